@@ -1,0 +1,126 @@
+"""Scaled dot-product attention and its parts: softmax(Q Kᵀ / √d_k) V (theory, section 2; the paper, section 3.2.1)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from model.dropout import Dropout, dropout
+from model.masks import check_mask
+from model.matmul import matmul
+from model.shapes import Array
+
+
+class Attention(NamedTuple):
+    """What attention gives: the output y_i = Σ_j A_ij v_j, and the weights A themselves (before any dropout)."""
+
+    output: Float[Array, "B H T Kv"]
+    weights: Float[Array, "B H T S"]
+
+
+def attention_scores(
+    query: Float[Array, "B H T K"], key: Float[Array, "B G S K"], dtype="float32"
+) -> Float[Array, "B H T S"]:
+    """q_iᵀ k_j / √d_k. Dividing keeps the variance at 1 for every d_k, so that the softmax does not saturate.
+
+    Query head h reads key head h // (H / G); keys are not repeated in memory. A bias (ALiBi, relative positions) may
+    be added to the result before `attention_weights`: it is not scaled.
+
+    Raises:
+      ValueError: G does not divide H, or the shapes disagree otherwise.
+    """
+    _check_heads(query, key)
+    scale = 1.0 / math.sqrt(query.shape[-1])
+    grouped = matmul(_group_queries(query, key.shape[1]), jnp.swapaxes(key, -1, -2), dtype)
+    return grouped.reshape(*query.shape[:3], key.shape[2]) * scale
+
+
+def attention_weights(
+    scores: Float[Array, "B H T S"], mask: Bool[Array, "..."] | None = None
+) -> Float[Array, "B H T S"]:
+    """The softmax over the visible keys; exactly 0 at the others, and all 0 in a row that sees nothing.
+
+    The mask is applied twice. Before the softmax, so that hidden scores, NaN included, take no part; after it, so that
+    a row without visible keys is 0 and not uniform, and so that no cotangent, however large, flows back to a hidden
+    score (masking only once leaves 0 · NaN in the backward pass).
+    """
+    if mask is None:
+        return jax.nn.softmax(scores, axis=-1)
+    check_mask(mask, scores.shape)
+    visible = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
+    return jnp.where(mask, jax.nn.softmax(visible, axis=-1), 0)
+
+
+def scaled_dot_product_attention(
+    query: Float[Array, "B H T K"],
+    key: Float[Array, "B G S K"],
+    value: Float[Array, "B G S Kv"],
+    mask: Bool[Array, "..."] | None = None,
+    *,
+    drop: Dropout | None = None,
+    dtype="float32",
+) -> Attention:
+    """softmax(Q Kᵀ / √d_k) V over the keys that `mask` lets each query see.
+
+    Args:
+      query, key, value: heads of queries, keys and values; G divides H (grouped queries; G = H otherwise).
+      mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1. None: everything is visible.
+      drop: dropout on the weights, at `drop.attention_rate`.
+      dtype: the compute type of both products; the softmax is float32 always.
+
+    Returns:
+      The output, and the weights. A query that sees nothing gets exactly 0. A key that no query sees may hold
+      anything, NaN included, and one that some queries do not see anything finite, without changing a bit elsewhere.
+
+    Raises:
+      TypeError: the mask is not boolean.
+      ValueError: shapes that do not fit, with both named.
+    """
+    _check_heads(query, key, value)
+    if mask is not None:
+        scores_shape = (*query.shape[:3], key.shape[2])
+        key, value = _blank_unseen(check_mask(mask, scores_shape), scores_shape, key, value)
+        # A finite number must stay finite when it is rounded: 0 weight times an infinite value would be NaN.
+        key, value = _saturate(key, dtype), _saturate(value, dtype)
+    weights = attention_weights(attention_scores(query, key, dtype), mask)
+    kept = weights if drop is None or drop.attention_rate is None else dropout(weights, drop.key, drop.attention_rate)
+    output = matmul(_group_queries(kept, key.shape[1]), value, dtype)
+    return Attention(output.reshape(*query.shape[:3], value.shape[-1]), weights)
+
+
+def _group_queries(x: Float[Array, "B H T N"], groups: int) -> Float[Array, "B G RT N"]:
+    """[B, H, T, N] -> [B, G, H/G · T, N]: the queries that share a key head become rows of one product."""
+    batch, heads, length, width = x.shape
+    return x.reshape(batch, groups, heads // groups * length, width)
+
+
+def _blank_unseen(mask: Array, scores_shape: tuple[int, ...], key: Array, value: Array) -> tuple[Array, Array]:
+    """Keys and values with 0 at the positions that no query of their group may see."""
+    heads, groups = scores_shape[1], key.shape[1]
+    seen = mask.any(axis=2)
+    if mask.shape[1] == heads and heads != groups:
+        seen = seen.reshape(seen.shape[0], groups, heads // groups, seen.shape[-1]).any(axis=2)
+    seen = seen[..., None]
+    return jnp.where(seen, key, 0), jnp.where(seen, value, 0)
+
+
+def _saturate(x: Array, dtype) -> Array:
+    """`x` clipped to the finite range of `dtype`, when that is narrower than the type it has."""
+    largest = float(jnp.finfo(dtype).max)
+    return x if largest >= float(jnp.finfo(x.dtype).max) else jnp.clip(x, -largest, largest)
+
+
+def _check_heads(query: Array, key: Array, value: Array | None = None) -> None:
+    shapes = f"query {query.shape}, key {key.shape}" + ("" if value is None else f", value {value.shape}")
+    if query.ndim != 4 or key.ndim != 4 or (value is not None and value.ndim != 4):
+        raise ValueError(f"attention wants query (B, H, T, K), key (B, G, S, K), value (B, G, S, Kv); got {shapes}")
+    if query.shape[0] != key.shape[0] or query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query and key must agree in batch and head width; got {shapes}")
+    if value is not None and value.shape[:3] != key.shape[:3]:
+        raise ValueError(f"key and value must agree in batch, heads and length; got {shapes}")
+    if query.shape[1] % key.shape[1]:
+        raise ValueError(f"the key/value heads must divide the query heads; got {shapes}")

@@ -1,0 +1,140 @@
+"""One encoder and one decoder block: H = X + MHA(LN(X)), Y = H + FFN(LN(H)) (theory, section 4; Xiong et al. 2020).
+
+The decoder has attention over the encoder's output between the two. Each sublayer sits in a residual connection, and
+`norm_position` says where its norm goes: "pre" norms what enters the sublayer, "post" (the paper) norms the sum.
+"""
+
+from __future__ import annotations
+
+import jax
+from jaxtyping import Bool, Float, Int, Key
+
+from model.config import BlockConfig
+from model.dropout import Dropout, dropout
+from model.multi_head import Rotate, init_multi_head_attention, multi_head_attention
+from model.parts import Parts
+from model.shapes import Array, Params
+
+Weights = dict[str, Float[Array, "..."]]
+"""Attention weights by sublayer, "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S]."""
+
+
+def init_encoder_block(key: Key[Array, ""], config: BlockConfig, parts: Parts) -> Params:
+    """Parameters of one block: each sublayer under its name, and its norm under name + "_norm"."""
+    return _init_block(key, config, parts, ("self_attention",))
+
+
+def init_decoder_block(key: Key[Array, ""], config: BlockConfig, parts: Parts) -> Params:
+    """As `init_encoder_block`, with "cross_attention" as well."""
+    return _init_block(key, config, parts, ("self_attention", "cross_attention"))
+
+
+def encoder_block(
+    params: Params,
+    x: Float[Array, "B T D"],
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    mask: Bool[Array, "..."] | None = None,
+    positions: Int[Array, "#B T"] | None = None,
+    drop: Dropout | None = None,
+) -> tuple[Float[Array, "B T D"], Weights]:
+    """Self-attention, then the feed-forward network. Under a causal mask it is the language model's block.
+
+    Returns:
+      The new x, and {"self_attention": weights [B, H, T, T]}.
+    """
+    setting = {"config": config, "parts": parts, "drop": drop}
+    x, weights = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    return _feed_forward(params, x, **setting), {"self_attention": weights}
+
+
+def decoder_block(
+    params: Params,
+    x: Float[Array, "B T D"],
+    memory: Float[Array, "B S D"],
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    mask: Bool[Array, "..."] | None = None,
+    memory_mask: Bool[Array, "..."] | None = None,
+    positions: Int[Array, "#B T"] | None = None,
+    drop: Dropout | None = None,
+) -> tuple[Float[Array, "B T D"], Weights]:
+    """Self-attention, attention over the encoder's output `memory`, then the feed-forward network.
+
+    Returns:
+      The new x, and the weights of "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S].
+    """
+    setting = {"config": config, "parts": parts, "drop": drop}
+    x, weights = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    x, cross_weights = _attention(params, "cross_attention", x, memory, memory_mask, **setting)
+    return _feed_forward(params, x, **setting), {"self_attention": weights, "cross_attention": cross_weights}
+
+
+def _attention(
+    params: Params,
+    name: str,
+    x: Array,
+    memory: Array | None,
+    mask: Array | None,
+    rotate: Rotate | None = None,
+    positions: Array | None = None,
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    drop: Dropout | None,
+) -> tuple[Array, Array]:
+    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; and the weights."""
+    y = _enter(params[f"{name}_norm"], x, config, parts)
+    y, weights = multi_head_attention(
+        params[name],
+        y,
+        y if memory is None else memory,
+        mask,
+        num_heads=config.num_heads,
+        num_kv_heads=config.kv_heads,
+        rotate=rotate,
+        positions=positions,
+        drop=_site(drop, f"{name} weights"),
+        dtype=config.dtype,
+    )
+    return _leave(params[f"{name}_norm"], x, y, config, parts, _site(drop, name)), weights
+
+
+def _feed_forward(params: Params, x: Array, *, config: BlockConfig, parts: Parts, drop: Dropout | None) -> Array:
+    """Y = H + FFN(LN(H))."""
+    y = _enter(params["feed_forward_norm"], x, config, parts)
+    y = parts.feed_forward.apply(params["feed_forward"], y)
+    return _leave(params["feed_forward_norm"], x, y, config, parts, _site(drop, "feed_forward"))
+
+
+def _enter(norm: Params, x: Array, config: BlockConfig, parts: Parts) -> Array:
+    """What a sublayer is given. The residual keeps `x` itself: a zero sublayer leaves a pre-norm block the identity."""
+    return parts.norm.apply(norm, x) if config.norm_position == "pre" else x
+
+
+def _leave(norm: Params, x: Array, y: Array, config: BlockConfig, parts: Parts, drop: Dropout | None) -> Array:
+    """The residual sum of `x` and what the sublayer made of it."""
+    total = x + (y if drop is None else dropout(y, drop.key, drop.rate))
+    return total if config.norm_position == "pre" else parts.norm.apply(norm, total)
+
+
+SITES = ("self_attention weights", "self_attention", "cross_attention weights", "cross_attention", "feed_forward")
+"""The places of a block that drop out, numbered by position: each has a key of its own."""
+
+
+def _site(drop: Dropout | None, name: str) -> Dropout | None:
+    return None if drop is None else drop.at(SITES.index(name))
+
+
+def _init_block(key: Array, config: BlockConfig, parts: Parts, attentions: tuple[str, ...]) -> Params:
+    keys = iter(jax.random.split(key, 2 * len(attentions) + 2))
+    widths = (config.d_model, config.num_heads, config.kv_heads, config.key_width, config.value_width)
+    params = {}
+    for name in attentions:
+        params[name] = init_multi_head_attention(next(keys), *widths, config.attention_bias)
+        params[f"{name}_norm"] = parts.norm.init(next(keys))
+    params["feed_forward"] = parts.feed_forward.init(next(keys))
+    params["feed_forward_norm"] = parts.norm.init(next(keys))
+    return params

@@ -1,0 +1,149 @@
+"""The decoder-only language model: embeddings, L blocks under a causal mask, a last norm, logits of the next token.
+
+A pure function of nested parameters, and a thin Flax shell that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import flax.linen as nn
+from jaxtyping import Bool, Float, Int, Num
+
+from model.block import Weights, encoder_block, init_encoder_block
+from model.config import LanguageModelConfig
+from model.dropout import Dropout
+from model.embedding import unembed
+from model.initializers import init_linear, init_table
+from model.linear import linear
+from model.masks import causal_mask, combine_masks, padding_mask, segment_mask
+from model.parts import Parts, standard_parts
+from model.shapes import Array, Params
+from model.stack import apply_layers, init_layers, stack_input, stack_output
+
+
+def init_language_model(
+    config: LanguageModelConfig, vocab_size: int, parts: Parts
+) -> dict[str, Callable[[Array], Params]]:
+    """For each top-level parameter its initialiser, key -> nested dict.
+
+    "embedding", "layers" (every leaf with a leading axis L), and where the model has them "positions" (learned), "norm"
+    (pre-norm) and "unembedding" (untied).
+    """
+    width = config.d_model
+    inits = {
+        "embedding": lambda key: {"table": init_table(key, vocab_size, width)},
+        "positions": parts.positions.init,
+        "layers": partial(
+            init_layers, partial(init_encoder_block, config=config, parts=parts), num_layers=config.num_layers
+        ),
+        "norm": parts.norm.init if config.norm_position == "pre" else None,
+        "unembedding": partial(init_linear, fan_in=width, fan_out=vocab_size, bias=False)
+        if config.embeddings == "separate"
+        else None,
+    }
+    return {name: init for name, init in inits.items() if init is not None}
+
+
+def language_model(
+    params: Params,
+    tokens: Int[Array, "B T"],
+    *,
+    config: LanguageModelConfig,
+    parts: Parts,
+    valid: Bool[Array, "B T"] | None = None,
+    segments: Int[Array, "B T"] | None = None,
+    positions: Int[Array, "#B T"] | None = None,
+    drop: Dropout | None = None,
+    keep_weights: bool = False,
+) -> tuple[Float[Array, "B T V"], Weights | None]:
+    """Logits of the token after each of `tokens`, and the attention weights [L, B, H, T, T] if `keep_weights`.
+
+    Args:
+      valid: False at tokens that nobody may see. Padding at the end of a row needs none: it is in the future.
+      segments: documents packed into a row, which do not see each other; give `positions` that restart with them.
+      positions: 0 … T−1 unless given.
+
+    Raises:
+      ValueError: more tokens than `config.max_length`.
+    """
+    mask = combine_masks(
+        causal_mask(tokens.shape[1]),
+        None if valid is None else padding_mask(valid),
+        None if segments is None else segment_mask(segments, segments),
+    )
+    x, positions = stack_input(
+        params["embedding"]["table"],
+        params.get("positions"),
+        tokens,
+        positions,
+        config=config,
+        parts=parts,
+        drop=None if drop is None else drop.at(0),
+    )
+
+    def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
+        return encoder_block(layer, x, config=config, parts=parts, mask=mask, positions=positions, drop=drop)
+
+    x, weights = apply_layers(
+        block,
+        params["layers"],
+        x,
+        drop=None if drop is None else drop.at(1),
+        scan=config.scan_layers,
+        remat=config.remat,
+        keep_weights=keep_weights,
+    )
+    x = stack_output(params.get("norm"), x, parts)
+    if config.embeddings == "separate":
+        return linear(params["unembedding"], x, config.dtype), weights
+    return unembed(params["embedding"]["table"], x, config.dtype), weights
+
+
+class LanguageModel(nn.Module):
+    """p(token t+1 | tokens 0 … t) as a Flax module.
+
+    `init(rng, tokens)["params"]` gives the parameters and `apply({"params": params}, tokens)` the logits [B, T, V].
+    With `mutable=["intermediates"]` the second result holds the attention weights of every layer and head,
+    "self_attention" [L, B, H, T, T]; asking changes no number. For dropout hand in `dropout_rate` (a number or a
+    traced array) and `rngs={"dropout": key}`; without, there is none.
+    """
+
+    config: LanguageModelConfig
+    vocab_size: int
+    parts: Parts | None = None
+    """None: the standard parts, which the config names."""
+
+    @nn.compact
+    def __call__(
+        self,
+        tokens: Int[Array, "B T"],
+        *,
+        valid: Bool[Array, "B T"] | None = None,
+        segments: Int[Array, "B T"] | None = None,
+        positions: Int[Array, "#B T"] | None = None,
+        dropout_rate: Num[Array, ""] | float | None = None,
+        attention_dropout_rate: Num[Array, ""] | float | None = None,
+    ) -> Float[Array, "B T V"]:
+        """See `language_model`."""
+        parts = self.parts or standard_parts(self.config)
+        inits = init_language_model(self.config, self.vocab_size, parts)
+        params = {name: self.param(name, init) for name, init in inits.items()}
+        drop = None
+        if dropout_rate is not None:
+            drop = Dropout(self.make_rng("dropout"), dropout_rate, attention_dropout_rate)
+        logits, weights = language_model(
+            params,
+            tokens,
+            config=self.config,
+            parts=parts,
+            valid=valid,
+            segments=segments,
+            positions=positions,
+            drop=drop,
+            keep_weights=self.is_mutable_collection("intermediates"),
+        )
+        for name, value in (weights or {}).items():
+            self.sow("intermediates", name, value)
+        return logits

@@ -1,0 +1,99 @@
+"""A stack: what enters it, its layers one after another, and the last norm.
+
+Layers have their parameters stacked along a leading axis L, and run unrolled, scanned or rematerialised. All three give
+the same numbers with dropout on, because a layer's dropout key is folded from its index; and since the parameters are
+stacked always, a checkpoint does not know which was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Float, Int, Key
+
+from model.block import Weights
+from model.config import BlockConfig
+from model.dropout import Dropout, dropout
+from model.embedding import embed
+from model.parts import Parts
+from model.shapes import Array, Params
+
+Block = Callable[[Params, Array, Dropout | None], tuple[Array, Weights]]
+"""(parameters of one layer, x, dropout) -> (x, attention weights)."""
+
+
+def stack_input(
+    table: Float[Array, "V D"],
+    position_params: Params | None,
+    tokens: Int[Array, "B T"],
+    positions: Int[Array, "#B T"] | None,
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    drop: Dropout | None,
+) -> tuple[Float[Array, "B T D"], Int[Array, "#B T"]]:
+    """Scaled embeddings plus positions, dropped out; and the positions, 0 … T−1 unless given (packed rows, decoding).
+
+    Raises:
+      ValueError: more tokens than `config.max_length`, when the program is traced.
+    """
+    length = tokens.shape[1]
+    if length > config.max_length:
+        raise ValueError(f"a sequence of {length} tokens is longer than max_length={config.max_length}")
+    positions = jnp.arange(length)[None] if positions is None else positions
+    x = embed(table, tokens)
+    x = x + jnp.broadcast_to(parts.positions.apply(position_params or {}, positions), x.shape)
+    return x if drop is None else dropout(x, drop.key, drop.rate), positions
+
+
+def stack_output(norm: Params | None, x: Float[Array, "B T D"], parts: Parts) -> Float[Array, "B T D"]:
+    """The last norm, which a pre-norm stack needs, its residual stream being normed nowhere else."""
+    return x if norm is None else parts.norm.apply(norm, x)
+
+
+def init_layers(init_block: Callable[[Array], Params], key: Key[Array, ""], num_layers: int) -> Params:
+    """The parameters of `num_layers` blocks, each drawn from a key of its own, every leaf with a leading axis L."""
+    return jax.vmap(init_block)(jax.random.split(key, num_layers))
+
+
+def apply_layers(
+    block: Block,
+    params: Params,
+    x: Float[Array, "B T D"],
+    *,
+    drop: Dropout | None = None,
+    scan: bool = False,
+    remat: bool = False,
+    keep_weights: bool = False,
+) -> tuple[Float[Array, "B T D"], Weights | None]:
+    """`block` applied once for each layer in `params`.
+
+    Args:
+      scan: compile one layer and loop, instead of L copies.
+      remat: keep only each layer's input for the backward pass.
+      keep_weights: also return the attention weights, stacked to [L, B, H, T, S].
+    """
+
+    def layer(x: Array, layer_and_index: tuple[Params, Array]) -> tuple[Array, Weights | None]:
+        layer_params, index = layer_and_index
+        x, weights = block(layer_params, x, None if drop is None else drop.at(index))
+        return x, weights if keep_weights else None
+
+    if remat:
+        layer = jax.checkpoint(layer)
+    leaves, tree = jax.tree.flatten(params)
+    num_layers = leaves[0].shape[0]
+    indices = jnp.arange(num_layers)
+    if scan:
+        return lax.scan(layer, x, (params, indices))
+    # lax.split, and not indexing: its gradient is one concatenation instead of L sums of mostly zeros.
+    split = [lax.split(leaf, (1,) * num_layers) for leaf in leaves]
+    kept = []
+    for i in range(num_layers):
+        layer_params = tree.unflatten([jnp.squeeze(pieces[i], axis=0) for pieces in split])
+        x, weights = layer(x, (layer_params, indices[i]))
+        kept.append(weights)
+    return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if keep_weights else None

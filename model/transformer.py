@@ -1,0 +1,224 @@
+"""The encoder–decoder Transformer of *Attention Is All You Need*, with pre-norm blocks unless asked otherwise.
+
+Pure functions of nested parameters, and a thin Flax shell that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import flax.linen as nn
+from jaxtyping import Bool, Float, Int, Num
+
+from model.block import Weights, decoder_block, encoder_block, init_decoder_block, init_encoder_block
+from model.config import TransformerConfig
+from model.dropout import Dropout
+from model.embedding import unembed
+from model.initializers import init_linear, init_table
+from model.linear import linear
+from model.masks import PAD_ID, causal_mask, padding_mask
+from model.parts import Parts, standard_parts
+from model.shapes import Array, Params
+from model.stack import apply_layers, init_layers, stack_input, stack_output
+
+
+def init_transformer(
+    config: TransformerConfig, source_vocab_size: int, target_vocab_size: int, parts: Parts
+) -> dict[str, Callable[[Array], Params]]:
+    """For each top-level parameter its initialiser, key -> nested dict.
+
+    "encoder" and "decoder" (every leaf with a leading axis L), "embedding" (shared) or "source_embedding" and
+    "target_embedding", and where the model has them "unembedding" (separate), "source_positions" and
+    "target_positions" (learned), "encoder_norm" and "decoder_norm" (pre-norm).
+
+    Raises:
+      ValueError: shared embeddings with vocabularies of different size.
+    """
+    width = config.d_model
+    if config.embeddings == "shared" and source_vocab_size != target_vocab_size:
+        raise ValueError(
+            "embeddings='shared' wants one vocabulary for both sides, got source and target vocabularies of "
+            f"{source_vocab_size} and {target_vocab_size}"
+        )
+
+    def table(rows: int) -> Callable[[Array], Params]:
+        return lambda key: {"table": init_table(key, rows, width)}
+
+    shared, norm = config.embeddings == "shared", parts.norm.init if config.norm_position == "pre" else None
+    encoder = partial(init_encoder_block, config=config, parts=parts)
+    decoder = partial(init_decoder_block, config=config, parts=parts)
+    inits = {
+        "embedding": table(source_vocab_size) if shared else None,
+        "source_embedding": None if shared else table(source_vocab_size),
+        "target_embedding": None if shared else table(target_vocab_size),
+        "source_positions": parts.positions.init,
+        "target_positions": parts.positions.init,
+        "encoder": partial(init_layers, encoder, num_layers=config.num_encoder_layers),
+        "encoder_norm": norm,
+        "decoder": partial(init_layers, decoder, num_layers=config.num_decoder_layers),
+        "decoder_norm": norm,
+        "unembedding": partial(init_linear, fan_in=width, fan_out=target_vocab_size, bias=False)
+        if config.embeddings == "separate"
+        else None,
+    }
+    return {name: init for name, init in inits.items() if init is not None}
+
+
+def encode(
+    params: Params,
+    source: Int[Array, "B S"],
+    *,
+    config: TransformerConfig,
+    parts: Parts,
+    source_valid: Bool[Array, "B S"],
+    drop: Dropout | None = None,
+    keep_weights: bool = False,
+) -> tuple[Float[Array, "B S D"], Weights | None]:
+    """The source read: one vector per source token, and the weights of self-attention [L, B, H, S, S]."""
+    table = params["embedding" if config.embeddings == "shared" else "source_embedding"]["table"]
+    x, positions = stack_input(
+        table,
+        params.get("source_positions"),
+        source,
+        None,
+        config=config,
+        parts=parts,
+        drop=None if drop is None else drop.at(0),
+    )
+    mask = padding_mask(source_valid)
+
+    def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
+        return encoder_block(layer, x, config=config, parts=parts, mask=mask, positions=positions, drop=drop)
+
+    x, weights = apply_layers(
+        block,
+        params["encoder"],
+        x,
+        drop=None if drop is None else drop.at(1),
+        scan=config.scan_layers,
+        remat=config.remat,
+        keep_weights=keep_weights,
+    )
+    return stack_output(params.get("encoder_norm"), x, parts), weights
+
+
+def decode(
+    params: Params,
+    target: Int[Array, "B T"],
+    memory: Float[Array, "B S D"],
+    *,
+    config: TransformerConfig,
+    parts: Parts,
+    source_valid: Bool[Array, "B S"],
+    drop: Dropout | None = None,
+    keep_weights: bool = False,
+) -> tuple[Float[Array, "B T V"], Weights | None]:
+    """Logits of the token after each of `target`, and the weights of self- and cross-attention [L, B, H, T, T or S]."""
+    table = params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"]
+    x, positions = stack_input(
+        table,
+        params.get("target_positions"),
+        target,
+        None,
+        config=config,
+        parts=parts,
+        drop=None if drop is None else drop.at(2),
+    )
+    setting = {"config": config, "parts": parts, "positions": positions}
+    masks = {"mask": causal_mask(target.shape[1]), "memory_mask": padding_mask(source_valid)}
+
+    def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
+        return decoder_block(layer, x, memory, drop=drop, **masks, **setting)
+
+    x, weights = apply_layers(
+        block,
+        params["decoder"],
+        x,
+        drop=None if drop is None else drop.at(3),
+        scan=config.scan_layers,
+        remat=config.remat,
+        keep_weights=keep_weights,
+    )
+    x = stack_output(params.get("decoder_norm"), x, parts)
+    if config.embeddings == "separate":
+        return linear(params["unembedding"], x, config.dtype), weights
+    return unembed(table, x, config.dtype), weights
+
+
+class Transformer(nn.Module):
+    """p(target t+1 | target 0 … t, source) as a Flax module.
+
+    `init(rng, source, target)["params"]` gives the parameters and `apply({"params": params}, source, target)` the
+    logits [B, T, V]. With `mutable=["intermediates"]` the second result holds the attention weights of every layer and
+    head: "encoder_self_attention" [L, B, H, S, S], "decoder_self_attention" [L, B, H, T, T], "decoder_cross_attention"
+    [L, B, H, T, S]; asking changes no number. For dropout hand in `dropout_rate` (a number or a traced array) and
+    `rngs={"dropout": key}`; without, there is none. `encode` and `decode` are the two halves, for decoding:
+    `apply({"params": params}, source, method="encode")`.
+    """
+
+    config: TransformerConfig
+    source_vocab_size: int
+    target_vocab_size: int
+    parts: Parts | None = None
+    """None: the standard parts, which the config names."""
+
+    def setup(self):
+        self._parts = self.parts or standard_parts(self.config)
+        inits = init_transformer(self.config, self.source_vocab_size, self.target_vocab_size, self._parts)
+        self._params = {name: self.param(name, init) for name, init in inits.items()}
+
+    def __call__(
+        self,
+        source: Int[Array, "B S"],
+        target: Int[Array, "B T"],
+        *,
+        source_valid: Bool[Array, "B S"] | None = None,
+        dropout_rate: Num[Array, ""] | float | None = None,
+        attention_dropout_rate: Num[Array, ""] | float | None = None,
+    ) -> Float[Array, "B T V"]:
+        """Logits of the token after each of `target`; `source_valid` is where `source` is not 0 unless given."""
+        rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
+        memory = self.encode(source, source_valid=source_valid, **rates)
+        source_valid = source != PAD_ID if source_valid is None else source_valid
+        return self.decode(target, memory, source_valid=source_valid, **rates)
+
+    def encode(
+        self,
+        source: Int[Array, "B S"],
+        *,
+        source_valid: Bool[Array, "B S"] | None = None,
+        dropout_rate: Num[Array, ""] | float | None = None,
+        attention_dropout_rate: Num[Array, ""] | float | None = None,
+    ) -> Float[Array, "B S D"]:
+        """See the function `encode`."""
+        source_valid = source != PAD_ID if source_valid is None else source_valid
+        drop = self._dropout(dropout_rate, attention_dropout_rate)
+        return self._sown("encoder", encode(self._params, source, source_valid=source_valid, **self._setting(drop)))
+
+    def decode(
+        self,
+        target: Int[Array, "B T"],
+        memory: Float[Array, "B S D"],
+        *,
+        source_valid: Bool[Array, "B S"],
+        dropout_rate: Num[Array, ""] | float | None = None,
+        attention_dropout_rate: Num[Array, ""] | float | None = None,
+    ) -> Float[Array, "B T V"]:
+        """See the function `decode`."""
+        drop = self._dropout(dropout_rate, attention_dropout_rate)
+        decoded = decode(self._params, target, memory, source_valid=source_valid, **self._setting(drop))
+        return self._sown("decoder", decoded)
+
+    def _dropout(self, rate: Array | float | None, attention_rate: Array | float | None) -> Dropout | None:
+        return None if rate is None else Dropout(self.make_rng("dropout"), rate, attention_rate)
+
+    def _setting(self, drop: Dropout | None) -> dict:
+        asked = self.is_mutable_collection("intermediates")
+        return {"config": self.config, "parts": self._parts, "drop": drop, "keep_weights": asked}
+
+    def _sown(self, side: str, result: tuple[Array, Weights | None]) -> Array:
+        x, weights = result
+        for name, value in (weights or {}).items():
+            self.sow("intermediates", f"{side}_{name}", value)
+        return x

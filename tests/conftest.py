@@ -1,0 +1,27 @@
+"""What all tests share: JAX on the CPU, one compilation cache, no rank promotion, annotations checked at run time."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TFDS_DATA_DIR", str(ROOT / ".cache" / "tfds"))
+sys.path.insert(0, str(ROOT))
+
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
+
+_hook = jaxtyping.install_import_hook(["model"], "beartype.beartype")
+
+
+@pytest.fixture
+def without_shape_checks(monkeypatch):
+    """For tests of our own error messages: the annotations' run-time check would answer first."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
