@@ -84,10 +84,11 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores_shape = (*query.shape[:3], key.shape[2])
         key, value = _blank_unseen(check_mask(mask, scores_shape), scores_shape, key, value)
-        # A finite number must stay finite when it is rounded: 0 weight times an infinite value would be NaN.
-        key, value = _saturate(key, dtype), _saturate(value, dtype)
+        # What is finite must stay finite, rounded and multiplied, because a hidden infinity would meet a 0 and be NaN.
+        largest = float(jnp.finfo(dtype).max)
+        query, key, value = _clip(query, min(largest, FACTOR)), _clip(key, min(largest, FACTOR)), _clip(value, largest)
     weights = attention_weights(attention_scores(query, key, dtype), mask)
-    kept = weights if drop is None or drop.attention_rate is None else dropout(weights, drop.key, drop.attention_rate)
+    kept = weights if drop is None else dropout(weights, drop.key, drop.attention_rate)
     output = matmul(_group_queries(kept, key.shape[1]), value, dtype)
     return Attention(output.reshape(*query.shape[:3], value.shape[-1]), weights)
 
@@ -108,9 +109,12 @@ def _blank_unseen(mask: Array, scores_shape: tuple[int, ...], key: Array, value:
     return jnp.where(seen, key, 0), jnp.where(seen, value, 0)
 
 
-def _saturate(x: Array, dtype) -> Array:
-    """`x` clipped to the finite range of `dtype`, when that is narrower than the type it has."""
-    largest = float(jnp.finfo(dtype).max)
+FACTOR = 2.0**56
+"""Queries and keys are clipped to ± this under a mask: float32 holds the score of any two that are 65,536 wide."""
+
+
+def _clip(x: Array, largest: float) -> Array:
+    """`x` within ± `largest`, where its type holds more."""
     return x if largest >= float(jnp.finfo(x.dtype).max) else jnp.clip(x, -largest, largest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,22 +24,24 @@ class Dropout(NamedTuple):
     """
 
     key: Key[Array, ""]
-    rate: Num[Array, ""] | float
-    """For sublayer outputs and embedding sums (the paper, section 5.4)."""
+    rate: Num[Array, ""] | float | None
+    """For sublayer outputs and embedding sums (the paper, section 5.4); None: not there."""
     attention_rate: Num[Array, ""] | float | None = None
-    """For attention weights; None: none."""
+    """For attention weights; None: not there."""
 
     def at(self, site: int | Num[Array, ""]) -> Dropout:
         """The same rates with a key of its own for one layer or one place in it: masks are never shared."""
         return self._replace(key=jax.random.fold_in(self.key, site))
 
 
-def dropout(x: Float[Array, "..."], key: Key[Array, ""], rate: Num[Array, ""] | float) -> Float[Array, "..."]:
-    """`x` with each element set to 0 with probability `rate`, and the others divided by the probability of staying.
+def dropout(x: Float[Array, "..."], key: Key[Array, ""], rate: Num[Array, ""] | float | None) -> Float[Array, "..."]:
+    """`x` with each element set to 0 with probability `rate`, the others divided by the probability of staying.
 
     The rate is rounded to a multiple of 1/65,536 and the division uses the rounded rate, so the mean is kept exactly.
     Masks depend on key and shape alone, not on how the array is spread over devices.
     """
+    if rate is None:
+        return x
     kept_levels = jnp.round((1.0 - jnp.asarray(rate, jnp.float32)) * LEVELS)
     keep = _bits16(key, x.shape).astype(jnp.int32) < kept_levels.astype(jnp.int32)
     return jnp.where(keep, x * (LEVELS / jnp.maximum(kept_levels, 1.0)).astype(x.dtype), 0)
@@ -50,3 +53,12 @@ def _bits16(key: Array, shape: tuple[int, ...]) -> Array:
     words = jax.random.bits(key, (*shape[:-1], math.ceil(last / 2)), jnp.uint32)
     pairs = lax.bitcast_convert_type(words, jnp.uint16)
     return pairs.reshape(*words.shape[:-1], 2 * words.shape[-1])[..., :last].reshape(shape)
+
+
+def make_dropout(
+    make_key: Callable[[], Key[Array, ""]],
+    rate: Num[Array, ""] | float | None,
+    attention_rate: Num[Array, ""] | float | None,
+) -> Dropout | None:
+    """Dropout at these rates with the key that `make_key()` gives; None, and no key asked for, if both are None."""
+    return None if rate is None and attention_rate is None else Dropout(make_key(), rate, attention_rate)

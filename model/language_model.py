@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, encoder_block, init_encoder_block
 from model.config import LanguageModelConfig
-from model.dropout import Dropout
+from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
 from model.initializers import init_linear, init_table
 from model.linear import linear
@@ -46,7 +46,7 @@ def init_language_model(
     return {name: init for name, init in inits.items() if init is not None}
 
 
-def language_model(
+def language_model_features(
     params: Params,
     tokens: Int[Array, "B T"],
     *,
@@ -57,8 +57,8 @@ def language_model(
     positions: Int[Array, "#B T"] | None = None,
     drop: Dropout | None = None,
     keep_weights: bool = False,
-) -> tuple[Float[Array, "B T V"], Weights | None]:
-    """Logits of the token after each of `tokens`, and the attention weights [L, B, H, T, T] if `keep_weights`.
+) -> tuple[Float[Array, "B T D"], Weights | None]:
+    """What the last norm gives at each of `tokens`, and the attention weights [L, B, H, T, T] if `keep_weights`.
 
     Args:
       valid: False at tokens that nobody may see. Padding at the end of a row needs none: it is in the future.
@@ -95,10 +95,16 @@ def language_model(
         remat=config.remat,
         keep_weights=keep_weights,
     )
-    x = stack_output(params.get("norm"), x, parts)
+    return stack_output(params.get("norm"), x, parts), weights
+
+
+def language_model_logits(
+    params: Params, features: Float[Array, "B T D"], *, config: LanguageModelConfig
+) -> Float[Array, "B T V"]:
+    """Logits of the next token after each position, by the input embedding itself if it is tied."""
     if config.embeddings == "separate":
-        return linear(params["unembedding"], x, config.dtype), weights
-    return unembed(params["embedding"]["table"], x, config.dtype), weights
+        return linear(params["unembedding"], features, config.dtype)
+    return unembed(params["embedding"]["table"], features, config.dtype)
 
 
 class LanguageModel(nn.Module):
@@ -115,8 +121,16 @@ class LanguageModel(nn.Module):
     parts: Parts | None = None
     """None: the standard parts, which the config names."""
 
-    @nn.compact
-    def __call__(
+    def setup(self):
+        self._parts = self.parts or standard_parts(self.config)
+        inits = init_language_model(self.config, self.vocab_size, self._parts)
+        self._params = {name: self.param(name, init) for name, init in inits.items()}
+
+    def __call__(self, tokens: Int[Array, "B T"], **options) -> Float[Array, "B T V"]:
+        """Logits of the token after each of `tokens`; options as in `features`."""
+        return self.logits(self.features(tokens, **options))
+
+    def features(
         self,
         tokens: Int[Array, "B T"],
         *,
@@ -125,19 +139,14 @@ class LanguageModel(nn.Module):
         positions: Int[Array, "#B T"] | None = None,
         dropout_rate: Num[Array, ""] | float | None = None,
         attention_dropout_rate: Num[Array, ""] | float | None = None,
-    ) -> Float[Array, "B T V"]:
-        """See `language_model`."""
-        parts = self.parts or standard_parts(self.config)
-        inits = init_language_model(self.config, self.vocab_size, parts)
-        params = {name: self.param(name, init) for name, init in inits.items()}
-        drop = None
-        if dropout_rate is not None:
-            drop = Dropout(self.make_rng("dropout"), dropout_rate, attention_dropout_rate)
-        logits, weights = language_model(
-            params,
+    ) -> Float[Array, "B T D"]:
+        """See `language_model_features`."""
+        drop = make_dropout(lambda: self.make_rng("dropout"), dropout_rate, attention_dropout_rate)
+        x, weights = language_model_features(
+            self._params,
             tokens,
             config=self.config,
-            parts=parts,
+            parts=self._parts,
             valid=valid,
             segments=segments,
             positions=positions,
@@ -146,4 +155,8 @@ class LanguageModel(nn.Module):
         )
         for name, value in (weights or {}).items():
             self.sow("intermediates", name, value)
-        return logits
+        return x
+
+    def logits(self, features: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+        """See `language_model_logits`. Apart from `features`, so that a loss may take the vocabulary in pieces."""
+        return language_model_logits(self._params, features, config=self.config)

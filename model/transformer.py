@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, decoder_block, encoder_block, init_decoder_block, init_encoder_block
 from model.config import TransformerConfig
-from model.dropout import Dropout
+from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
 from model.initializers import init_linear, init_table
 from model.linear import linear
@@ -76,9 +76,8 @@ def encode(
     keep_weights: bool = False,
 ) -> tuple[Float[Array, "B S D"], Weights | None]:
     """The source read: one vector per source token, and the weights of self-attention [L, B, H, S, S]."""
-    table = params["embedding" if config.embeddings == "shared" else "source_embedding"]["table"]
     x, positions = stack_input(
-        table,
+        params["embedding" if config.embeddings == "shared" else "source_embedding"]["table"],
         params.get("source_positions"),
         source,
         None,
@@ -113,11 +112,10 @@ def decode(
     source_valid: Bool[Array, "B S"],
     drop: Dropout | None = None,
     keep_weights: bool = False,
-) -> tuple[Float[Array, "B T V"], Weights | None]:
-    """Logits of the token after each of `target`, and the weights of self- and cross-attention [L, B, H, T, T or S]."""
-    table = params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"]
+) -> tuple[Float[Array, "B T D"], Weights | None]:
+    """What the last norm gives at each of `target`, and the weights of self- and cross-attention by layer."""
     x, positions = stack_input(
-        table,
+        params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"],
         params.get("target_positions"),
         target,
         None,
@@ -140,10 +138,17 @@ def decode(
         remat=config.remat,
         keep_weights=keep_weights,
     )
-    x = stack_output(params.get("decoder_norm"), x, parts)
+    return stack_output(params.get("decoder_norm"), x, parts), weights
+
+
+def transformer_logits(
+    params: Params, features: Float[Array, "B T D"], *, config: TransformerConfig
+) -> Float[Array, "B T V"]:
+    """Logits of the next target token after each position, by the target embedding itself if it is tied."""
     if config.embeddings == "separate":
-        return linear(params["unembedding"], x, config.dtype), weights
-    return unembed(table, x, config.dtype), weights
+        return linear(params["unembedding"], features, config.dtype)
+    name = "embedding" if config.embeddings == "shared" else "target_embedding"
+    return unembed(params[name]["table"], features, config.dtype)
 
 
 class Transformer(nn.Module):
@@ -168,7 +173,11 @@ class Transformer(nn.Module):
         inits = init_transformer(self.config, self.source_vocab_size, self.target_vocab_size, self._parts)
         self._params = {name: self.param(name, init) for name, init in inits.items()}
 
-    def __call__(
+    def __call__(self, source: Int[Array, "B S"], target: Int[Array, "B T"], **options) -> Float[Array, "B T V"]:
+        """Logits of the token after each of `target`; options as in `features`."""
+        return self.logits(self.features(source, target, **options))
+
+    def features(
         self,
         source: Int[Array, "B S"],
         target: Int[Array, "B T"],
@@ -176,11 +185,11 @@ class Transformer(nn.Module):
         source_valid: Bool[Array, "B S"] | None = None,
         dropout_rate: Num[Array, ""] | float | None = None,
         attention_dropout_rate: Num[Array, ""] | float | None = None,
-    ) -> Float[Array, "B T V"]:
-        """Logits of the token after each of `target`; `source_valid` is where `source` is not 0 unless given."""
+    ) -> Float[Array, "B T D"]:
+        """`encode`, then `decode`; `source_valid` is where `source` is not 0 unless given."""
         rates = {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-        memory = self.encode(source, source_valid=source_valid, **rates)
         source_valid = source != PAD_ID if source_valid is None else source_valid
+        memory = self.encode(source, source_valid=source_valid, **rates)
         return self.decode(target, memory, source_valid=source_valid, **rates)
 
     def encode(
@@ -193,7 +202,7 @@ class Transformer(nn.Module):
     ) -> Float[Array, "B S D"]:
         """See the function `encode`."""
         source_valid = source != PAD_ID if source_valid is None else source_valid
-        drop = self._dropout(dropout_rate, attention_dropout_rate)
+        drop = make_dropout(lambda: self.make_rng("dropout"), dropout_rate, attention_dropout_rate)
         return self._sown("encoder", encode(self._params, source, source_valid=source_valid, **self._setting(drop)))
 
     def decode(
@@ -204,14 +213,15 @@ class Transformer(nn.Module):
         source_valid: Bool[Array, "B S"],
         dropout_rate: Num[Array, ""] | float | None = None,
         attention_dropout_rate: Num[Array, ""] | float | None = None,
-    ) -> Float[Array, "B T V"]:
-        """See the function `decode`."""
-        drop = self._dropout(dropout_rate, attention_dropout_rate)
+    ) -> Float[Array, "B T D"]:
+        """See the function `decode`; `logits` goes on from there."""
+        drop = make_dropout(lambda: self.make_rng("dropout"), dropout_rate, attention_dropout_rate)
         decoded = decode(self._params, target, memory, source_valid=source_valid, **self._setting(drop))
         return self._sown("decoder", decoded)
 
-    def _dropout(self, rate: Array | float | None, attention_rate: Array | float | None) -> Dropout | None:
-        return None if rate is None else Dropout(self.make_rng("dropout"), rate, attention_rate)
+    def logits(self, features: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+        """See `transformer_logits`. Apart from `features`, so that a loss may take the vocabulary in pieces."""
+        return transformer_logits(self._params, features, config=self.config)
 
     def _setting(self, drop: Dropout | None) -> dict:
         asked = self.is_mutable_collection("intermediates")

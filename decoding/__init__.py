@@ -1,0 +1,1 @@
+"""How text comes out of a model: pure functions over a step function (cache, token) -> (cache, logits)."""

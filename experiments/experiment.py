@@ -1,0 +1,127 @@
+"""What an experiment is: a config, and the functions that make a run of it.
+
+Every function has a standard version and may be replaced by the card that wants another one: the model, the loss, the
+optimizer, the schedule, the step, the report. They import what they need when they are called, since a card must be
+readable by the command line without waiting for JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from data.config import DataConfig
+from model.config import LanguageModelConfig, TransformerConfig
+from training.config import OptimizerConfig, TrainConfig
+
+if TYPE_CHECKING:
+    import flax.linen as nn
+
+    from data.batches import PairData, TextData
+    from training.loss import Loss
+    from training.optimizer import Optimizer
+    from training.schedules import Schedule
+    from training.step import TrainStep
+
+ModelConfig = TypeVar("ModelConfig", TransformerConfig, LanguageModelConfig)
+
+
+@dataclass(frozen=True)
+class Config(Generic[ModelConfig]):
+    """All that a run can be told on the command line. Saved with the run; alone suffices to run it again."""
+
+    data: DataConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    train: TrainConfig
+    workdir: str = ""
+    """Directory of the run. Empty: runs/NAME."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model with what belongs to it, as a report gets it."""
+
+    config: Config
+    model: nn.Module
+    params: Any
+    data: PairData | TextData
+    figures: Path
+    """Directory to write pictures to."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report found out."""
+
+    metrics: dict[str, Any]
+    """Numbers by name, and lists or dicts of them."""
+    figures: dict[str, Path] = dataclasses.field(default_factory=dict)
+    """Pictures by name."""
+
+
+def standard_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
+    """The model that `config.model` describes, for vocabularies of these sizes."""
+    if isinstance(config.model, TransformerConfig):
+        from model.transformer import Transformer
+
+        return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"])
+    from model.language_model import LanguageModel
+
+    return LanguageModel(config.model, vocab_sizes["text"])
+
+
+def standard_loss(config: Config, model: nn.Module) -> Loss:
+    """Cross-entropy per token; for an encoder–decoder with the exact match of whole targets."""
+    from training.loss import token_loss
+
+    return token_loss(model, config.train.loss_chunk, exact_match=isinstance(config.model, TransformerConfig))
+
+
+def standard_optimizer(config: Config) -> Optimizer:
+    """AdamW."""
+    from training.optimizer import adamw
+
+    return adamw
+
+
+def standard_schedule(config: Config) -> Schedule:
+    """The schedule that `config.optimizer` names."""
+    from training.schedules import SCHEDULES
+
+    return SCHEDULES[config.optimizer.schedule]
+
+
+def standard_step(config: Config, loss: Loss, optimizer: Optimizer, schedule: Schedule) -> TrainStep:
+    """One gradient of the whole batch, one update."""
+    from training.step import make_train_step
+
+    return make_train_step(loss, optimizer, schedule, config.train.accumulation)
+
+
+def no_report(trained: Trained) -> Report:
+    """The losses of training and validation say it all."""
+    return Report({})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A card. Derive one from another with `dataclasses.replace`, or by calling its `experiment()` and changing it."""
+
+    name: str
+    config: Config
+    model: Callable[[Config, Mapping[str, int]], nn.Module] = standard_model
+    loss: Callable[[Config, nn.Module], Loss] = standard_loss
+    optimizer: Callable[[Config], Optimizer] = standard_optimizer
+    schedule: Callable[[Config], Schedule] = standard_schedule
+    step: Callable[[Config, Loss, Optimizer, Schedule], TrainStep] = standard_step
+    report: Callable[[Trained], Report] = no_report
+    """Called once at the end with the trained model: scores it, prints, draws."""
+
+    @property
+    def workdir(self) -> Path:
+        """Directory of the run."""
+        return Path(self.config.workdir or f"runs/{self.name}")

@@ -1,0 +1,58 @@
+"""Configs as JSON and back: what a run directory keeps, and what it takes to run it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.catalogue import load_experiment
+from experiments.experiment import Experiment
+
+
+def config_record(experiment: Experiment) -> dict[str, Any]:
+    """The experiment's name and resolved config as JSON can hold them; not the directory, which a copy may change."""
+    record = {"experiment": experiment.name} | dataclasses.asdict(experiment.config)
+    del record["workdir"]
+    return record
+
+
+def read_experiment(path: Path) -> tuple[Experiment, str]:
+    """The experiment that a run's `config.json` describes, its card's docstring; to be run in the same directory.
+
+    Raises:
+      ValueError: no such file, not JSON, or a key that its card does not know; names the near ones.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(record, dict) or "experiment" not in record:
+        raise ValueError(f"{path} is not the config of a run: it names no experiment")
+    experiment, doc = load_experiment(record.pop("experiment"))
+    config = _fill(experiment.config, record, str(path), "")
+    return dataclasses.replace(experiment, config=dataclasses.replace(config, workdir=str(path.parent))), doc
+
+
+def _fill(config: Any, record: dict[str, Any], path: str, prefix: str) -> Any:
+    """`config` with the values of `record`; every key must exist."""
+    names = [field.name for field in dataclasses.fields(config)]
+    values = {}
+    for key, value in record.items():
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=3, cutoff=0.4)
+            hint = f"; perhaps you meant {' or '.join(prefix + name for name in near)}" if near else ""
+            raise ValueError(f"{path}: unknown key {prefix}{key}{hint}")
+        old = getattr(config, key)
+        if dataclasses.is_dataclass(old):
+            value = _fill(old, value, path, f"{prefix}{key}.")
+        elif isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        elif old is not None and value is not None and type(value) is not type(old):
+            raise ValueError(f"{path}: {prefix}{key} must be of type {type(old).__name__}, got {value!r}")
+        values[key] = value
+    return dataclasses.replace(config, **values)

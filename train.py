@@ -1,0 +1,147 @@
+"""Train one experiment.
+
+    python train.py                                        list the experiments
+    python train.py dates                                  train one, or go on where it stopped
+    python train.py dates --optimizer.peak_lr 1e-3         with another option (dates --help shows all)
+    python train.py runs/dates/config.json                 the run that this file describes
+
+In a notebook: `from experiments import dates; from train import train; result = train(dates.experiment())`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from experiments.experiment import Experiment
+    from experiments.result import Result
+
+
+def train(experiment: Experiment) -> Result:
+    """Train `experiment` in its directory, from the start or from its last checkpoint, and report.
+
+    Evaluate, save, next batch, step, log: in this order a run may end anywhere, and the one that goes on from the last
+    checkpoint is the same run. A finished run is not trained again: its result is read.
+
+    Raises:
+      RunDirectoryError: the directory belongs to another config, or to something else.
+      NonFiniteError: the loss became NaN or infinite; the last checkpoint is finite.
+      SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 130 for Ctrl-C.
+    """
+    # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
+    import jax
+
+    from analysis.figures import training_curves
+    from data.batches import load
+    from experiments.experiment import Trained
+    from experiments.result import Result, new_state, read_result, save_result
+    from experiments.saved_config import config_record
+    from training.checkpoint import Checkpoints
+    from training.devices import by_row, check_rows, data_mesh, everywhere, put
+    from training.evaluation import evaluate, make_eval_step
+    from training.log import StepLog
+    from training.memory import memory_line
+    from training.metrics import MetricWriter, read_metrics
+    from training.progress import Progress
+    from training.run_directory import open_run
+    from training.stop import StopRequest
+
+    config, settings, name = experiment.config, experiment.config.train, experiment.name
+    mesh = data_mesh()
+    check_rows(config.data.batch_size // settings.accumulation, "data.batch_size / train.accumulation", mesh)
+    run = open_run(experiment.workdir, config_record(experiment))
+    if (result := read_result(experiment, run)) is not None:
+        print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
+        return result
+
+    # The data, the model, and the functions that make it learn.
+    clock = time.perf_counter()
+    data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    data.save_tokenizers(run.tokenizers)
+    model = experiment.model(config, data.vocab_sizes)
+    loss = experiment.loss(config, model)
+    optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
+    train_step = jax.jit(
+        experiment.step(config, loss, optimizer, schedule), donate_argnums=0, out_shardings=everywhere(mesh)
+    )
+    eval_step = make_eval_step(loss)
+    input_shapes = {key: x.shape for key, x in next(data.eval_batches("validation"))["inputs"].items()}
+
+    with StopRequest() as stop, Checkpoints(run.checkpoints, settings.keep_checkpoints) as checkpoints:
+        # The state: new, or as the last checkpoint left it; and how many batches it has seen.
+        initial = jax.jit(lambda: new_state(experiment, model, input_shapes), out_shardings=everywhere(mesh))
+        start, position = checkpoints.latest() or 0, 0
+        if start:
+            state, saved = checkpoints.restore(like=initial.eval_shape())
+            position = saved["position"]
+        else:
+            state = initial()
+        batches = data.train_batches(settings.seed, start=position)
+        print(f"{name}: {data.num_train_examples:,} training examples, set up in {time.perf_counter() - clock:.1f} s")
+        print(f"{name}: {memory_line(state, config.data.batch_size, input_shapes, data.vocab_sizes)}")
+        print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
+
+        clock = time.perf_counter()
+        with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
+            log = StepLog(writer, progress, settings.log_every)
+            for step in range(start, settings.steps + 1):
+                last = step == settings.steps
+                if last or (step > start and step % settings.evaluate_every == 0):
+                    log.flush()
+                    with progress.paused("evaluating"):
+                        validation = evaluate(eval_step, state.params, data.eval_batches("validation"))
+                    writer.write(step, "validation", validation)
+                if last or stop.signal or (step > start and step % settings.save_every == 0):
+                    log.flush()
+                    checkpoints.save(step, state, {"position": position})
+                if stop.signal:
+                    print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
+                    raise SystemExit(stop.exit_code)
+                if last:
+                    break
+                batch = put(next(batches), by_row(mesh))
+                position += 1
+                state, metrics = train_step(state, batch)
+                log.add(step + 1, metrics)
+    print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {_in_words(validation)} on validation", flush=True)
+
+    report = experiment.report(Trained(config, model, state.params, data, run.figures))
+    curves = run.figures / "training.png"
+    training_curves(read_metrics(run.path), curves)
+    metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
+    result = Result(run.path, model, state.params, metrics, {"training": curves} | report.figures)
+    save_result(run, result, data.vocab_sizes, input_shapes)
+    return result
+
+
+def _in_words(means: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in means.items())
+
+
+def main() -> None:
+    """The command line."""
+    from experiments.command_line import parse
+
+    experiment = parse("python train.py", sys.argv[1:])
+    from training.log import NonFiniteError
+    from training.run_directory import RunDirectoryError
+
+    try:
+        result = train(experiment)
+    except RunDirectoryError as error:
+        sys.exit(_complain(error, 2))
+    except (NonFiniteError, ValueError, OSError) as error:
+        sys.exit(_complain(error, 1))
+    for name, path in result.figures.items():
+        print(f"figure: {path}  ({name})")
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"python train.py: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""How a run trains, as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW and its learning rate.
+
+    Raises:
+      ValueError: a value out of range, in one line.
+    """
+
+    peak_lr: float = 1e-3
+    """Highest learning rate, reached at the end of the warm-up."""
+    schedule: Literal["noam", "cosine", "linear", "constant"] = "cosine"
+    """What follows the linear warm-up: 1/√step (the paper), half a cosine, a line, or nothing."""
+    warmup_steps: int = 400
+    """Updates in which the learning rate rises from 0."""
+    final_lr_fraction: float = 0.0
+    """Learning rate at the last step as a fraction of the peak (cosine and linear)."""
+    b1: float = 0.9
+    """Adam's decay of the mean of gradients."""
+    b2: float = 0.98
+    """Adam's decay of the mean of squared gradients."""
+    epsilon: float = 1e-9
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.0
+    """Decoupled decay (AdamW) of the parameters named "kernel": no biases, norms or embedding tables. 0: none."""
+    clip_norm: float = 1.0
+    """Largest global norm of the gradient; a longer one is scaled down to it. 0: no clipping."""
+
+    def __post_init__(self):
+        for name in ("peak_lr", "epsilon"):
+            _require(name, getattr(self, name), "a positive number", getattr(self, name) > 0)
+        for name in ("weight_decay", "clip_norm", "warmup_steps"):
+            _require(name, getattr(self, name), "0 or more", getattr(self, name) >= 0)
+        for name in ("b1", "b2"):
+            _require(name, getattr(self, name), "in [0, 1)", 0 <= getattr(self, name) < 1)
+        _require("final_lr_fraction", self.final_lr_fraction, "in [0, 1]", 0 <= self.final_lr_fraction <= 1)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Length, batches and bookkeeping of a run.
+
+    Raises:
+      ValueError: a value out of range, in one line.
+    """
+
+    steps: int = 1000
+    """Updates of the parameters in the whole run."""
+    label_smoothing: float = 0.0
+    """ε of the smoothed target (1 − ε)·one-hot + ε/V. 0: the plain cross-entropy."""
+    accumulation: int = 1
+    """Pieces in which a batch is taken, one after another, to save memory; the gradient is that of the whole batch."""
+    loss_chunk: int = 0
+    """Tokens whose logits are held at a time, for large vocabularies. 0: all of them."""
+    seed: int = 0
+    """Of everything random: initial parameters, data order, dropout."""
+    log_every: int = 50
+    """Steps between two rows of the training curve."""
+    evaluate_every: int = 500
+    """Steps between two evaluations on the validation split; one more follows the last step."""
+    save_every: int = 500
+    """Steps between two checkpoints; one more follows the last step."""
+    keep_checkpoints: int = 3
+    """Newest checkpoints that are kept."""
+
+    def __post_init__(self):
+        for name in ("steps", "accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints"):
+            _require(name, getattr(self, name), "a positive whole number", getattr(self, name) >= 1)
+        for name in ("loss_chunk", "seed"):
+            _require(name, getattr(self, name), "0 or more", getattr(self, name) >= 0)
+        _require("label_smoothing", self.label_smoothing, "in [0, 1)", 0 <= self.label_smoothing < 1)
+
+
+def _require(name: str, value: object, wanted: str, holds: bool) -> None:
+    if not holds:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")

@@ -1,0 +1,121 @@
+"""Cross-entropy of the next token, as (sum, count): −Σ_t Σ_k p̂_tk log p_tk over the real tokens, and their number.
+
+p̂ = (1 − ε) · one-hot + ε / V: label smoothing as Szegedy et al. 2016 define it (and optax), over all V entries of the
+vocabulary. Other codebases spread ε over V − 1 or V − 2 of them, which gives other numbers. ∂CE/∂z = p − p̂, and CE
+exceeds KL(p̂ ‖ p) by the entropy of p̂ (theory, section 5).
+
+A loss is a sum and a count, never a mean: sums add over microbatches, devices and evaluation batches, and whoever wants
+the mean divides once. Dividing by sentences instead of tokens is a loss that returns the number of sentences as count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from training.hyperparameters import Hyperparameters
+
+Batch = dict[str, Any]
+"""{"inputs": what the model is called with, "labels": [B, T] integers, "weights": [B, T], True at real tokens}."""
+Metrics = dict[str, tuple[Array, Array]]
+"""By name a pair (sum, count)."""
+Loss = Callable[[Any, Batch, Key[Array, ""] | None, Hyperparameters], Metrics]
+"""(params, batch, dropout key or None, hyperparameters) -> metrics; the gradient is that of "loss"."""
+
+
+def cross_entropy(
+    logits: Float[Array, "*N V"],
+    labels: Int[Array, "*N"],
+    weights: Bool[Array, "*N"],
+    smoothing: Float[Array, ""] | float | None = None,
+) -> Float[Array, "*N"]:
+    """−Σ_k p̂_k log p_k at each position, in nats; exactly 0 where `weights` is False.
+
+    Logits and labels at such positions may be anything, NaN and −100 included: neither the sum nor the gradient sees
+    them. A label outside of the vocabulary at a real position gives NaN.
+    """
+    # The logits are replaced before anything is computed from them, or the backward pass would multiply NaN by 0.
+    logits = jnp.where(weights[..., None], logits, 0.0).astype(jnp.promote_types(logits.dtype, jnp.float32))
+    safe = jnp.where(weights, labels, 0)
+    picked = jnp.take_along_axis(logits, jnp.clip(safe, 0, logits.shape[-1] - 1)[..., None], axis=-1)[..., 0]
+    picked = jnp.where((safe >= 0) & (safe < logits.shape[-1]), picked, jnp.nan)
+    expected = picked if smoothing is None else (1 - smoothing) * picked + smoothing * jnp.mean(logits, axis=-1)
+    return jnp.where(weights, jax.nn.logsumexp(logits, axis=-1) - expected, 0.0)
+
+
+def token_metrics(
+    logits: Float[Array, "*N V"],
+    labels: Int[Array, "*N"],
+    weights: Bool[Array, "*N"],
+    smoothing: Float[Array, ""] | float | None = None,
+) -> tuple[Float[Array, ""], Bool[Array, "*N"]]:
+    """The summed cross-entropy, and at each position whether the most probable token is the label."""
+    return cross_entropy(logits, labels, weights, smoothing).sum(), jnp.argmax(logits, axis=-1) == labels
+
+
+def token_loss(model: nn.Module, chunk: int = 0, exact_match: bool = False) -> Loss:
+    """The loss of a model that predicts each label from `batch["inputs"]`.
+
+    Args:
+      model: its `features` are called with the batch's inputs, and its `logits` with those.
+      chunk: positions whose logits exist at a time, forward and backward; 0: all. Memory falls from B·T·V to chunk·V.
+      exact_match: also count the rows whose every label is the most probable token after the right ones. That is the
+        case just if greedy decoding gives the row, so this is its exact match, in one forward pass.
+
+    Returns:
+      A `Loss` with "loss" (nats; the count is of real tokens), "accuracy", and "exact_match" if asked for. With a key
+      there is dropout at the hyperparameters' rates, where they have any.
+    """
+
+    def loss(params: Any, batch: Batch, key: Array | None, hyper: Hyperparameters) -> Metrics:
+        labels, weights, smoothing = batch["labels"], batch["weights"], hyper.get("label_smoothing")
+        dropping = {}
+        if key is not None:
+            dropping = {
+                "dropout_rate": hyper.get("dropout"),
+                "attention_dropout_rate": hyper.get("attention_dropout"),
+                "rngs": {"dropout": key},
+            }
+        features = model.apply({"params": params}, **batch["inputs"], **dropping, method="features")
+
+        def pieces(params: Any, features: Array, labels: Array, weights: Array) -> tuple[Array, Array]:
+            logits = model.apply({"params": params}, features, method="logits")
+            return token_metrics(logits, labels, weights, smoothing)
+
+        if chunk:
+            total, right = _chunked(pieces, params, features, labels, weights, chunk)
+        else:
+            total, right = pieces(params, features, labels, weights)
+        count = weights.sum(dtype=jnp.int32)
+        metrics = {"loss": (total, count), "accuracy": ((right & weights).sum(dtype=jnp.int32), count)}
+        if exact_match:
+            real = weights.any(axis=1)
+            rows = (right | ~weights).all(axis=1) & real
+            metrics["exact_match"] = (rows.sum(dtype=jnp.int32), real.sum(dtype=jnp.int32))
+        return metrics
+
+    return loss
+
+
+def _chunked(pieces: Callable, params: Any, features: Array, labels: Array, weights: Array, chunk: int):
+    """`pieces` over [1, chunk] positions at a time, rematerialised, so that no [B·T, V] array ever exists."""
+    count = labels.size
+    padding = -count % chunk
+
+    def cut(x: Array, *width: int) -> Array:
+        flat = x.reshape(count, *width)
+        return jnp.pad(flat, [(0, padding)] + [(0, 0)] * len(width)).reshape(-1, 1, chunk, *width)
+
+    @jax.checkpoint
+    def step(total: Array, piece: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        added, right = pieces(params, *piece)
+        return total + added, right
+
+    cuts = (cut(features, features.shape[-1]), cut(labels), cut(weights))
+    total, right = jax.lax.scan(step, jnp.zeros((), features.dtype), cuts)
+    return total, right.reshape(-1)[:count].reshape(labels.shape)

@@ -1,0 +1,39 @@
+"""Signals that ask a run to stop: it finishes its step, saves, and goes on from there when it is started again."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+
+class StopRequest:
+    """Within this context SIGTERM and SIGINT (Ctrl-C) are noted instead of ending the process at once.
+
+    A second signal of the kind does what it always did. Outside of the main thread, where Python cannot take signals
+    (some notebooks), nothing is changed.
+    """
+
+    def __init__(self):
+        self.signal: signal.Signals | None = None
+        """The signal that came, or None."""
+        self._before: dict[signal.Signals, object] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C."""
+        return 128 + self.signal if self.signal else 0
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        signal.signal(number, self._before[self.signal])
