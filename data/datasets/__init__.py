@@ -1,0 +1,1 @@
+"""TFDS builders that make their data on the spot, without a download."""

@@ -1,0 +1,83 @@
+"""Dates as people write them in 300 languages, to ISO 8601 (encoder–decoder, characters).
+
+Command:  python train.py dates
+"""
+
+from __future__ import annotations
+
+from data.config import DataConfig
+from experiments.experiment import Config, Experiment, Report, Trained
+from model.config import TransformerConfig
+from training.config import OptimizerConfig, TrainConfig
+
+SHOWN = (
+    "2026년 11월 30일 월요일",
+    "Monday, November 30, 2026",
+    "الاثنين، 30 نوفمبر 2026",
+    "ሰኞ ኖቬምበር 30 ቀን 2026",
+    "2026(e)ko azaroaren 30(a), astelehena",
+    "30. nov. 2026",
+)
+"""Written by hand, as a person would type them; whether the training data have just this form is not looked at."""
+
+
+def experiment() -> Experiment:
+    """Learns to read, in one model, every language whose dates CLDR localises."""
+    config = Config(
+        data=DataConfig(source="dates", batch_size=128),
+        model=TransformerConfig(
+            d_model=128,
+            num_heads=4,
+            d_ff=256,
+            num_encoder_layers=2,
+            num_decoder_layers=1,
+            embeddings="separate",
+            max_length=80,
+            dropout=0.0,
+        ),
+        optimizer=OptimizerConfig(peak_lr=3e-3, schedule="cosine", warmup_steps=100),
+        train=TrainConfig(steps=1500, evaluate_every=500, save_every=500, log_every=25),
+    )
+    return Experiment("dates", config, report=report)
+
+
+def report(trained: Trained) -> Report:
+    """Exact match on the test split, whose calendar days no training example has; by language; samples; attention."""
+    from analysis.attention import attention_map
+    from experiments.translate import cross_attention, translate, translate_split
+
+    examples = list(trained.data.examples("test"))
+    outputs = translate_split(trained, "test")
+    right: dict[str, list[bool]] = {}
+    for example, output in zip(examples, outputs, strict=True):
+        right.setdefault(example["language"], []).append(output == example["target"])
+    by_language = {language: sum(hits) / len(hits) for language, hits in right.items()}
+    worst = sorted(by_language, key=lambda language: (by_language[language], language))[:10]
+    hits = sum(sum(hits) for hits in right.values())
+    exact_match = hits / len(examples)
+
+    print(f"test: {exact_match:.2%} of {len(examples):,} dates exactly right, on days that no training example has")
+    print(
+        "worst ten of", len(by_language), "languages:", ", ".join(f"{name} {by_language[name]:.0%}" for name in worst)
+    )
+    print("samples:")
+    for line, output in zip(SHOWN, translate(trained, SHOWN), strict=True):
+        print(f"  {line}  ->  {output}")
+    wrong = [(e, o) for e, o in zip(examples, outputs, strict=True) if o != e["target"]]
+    for example, output in wrong[:5]:
+        print(f"  wrong: {example['source']} ({example['language']})  ->  {output}, not {example['target']}")
+
+    figures = {}
+    for name, line in (("attention_korean", SHOWN[0]), ("attention_english", SHOWN[1])):
+        weights, source, target = cross_attention(trained, line)
+        figures[name] = trained.figures / f"{name}.png"
+        title = f"Where the last decoder layer looks: {line}"
+        attention_map(weights[-1], source, target, figures[name], title)
+    metrics = {
+        "test_exact_match": exact_match,
+        "test_worst_language": by_language[worst[0]],
+        "test_examples": len(examples),
+        "languages": len(by_language),
+        "worst_languages": {name: by_language[name] for name in worst},
+    }
+    return Report(metrics, figures)

@@ -1,0 +1,37 @@
+"""Python's own standard library, one character after another (decoder-only).
+
+Command:  python train.py stdlib_char
+"""
+
+from __future__ import annotations
+
+from data.config import DataConfig
+from experiments.experiment import Config, Experiment, Report, Trained
+from model.config import LanguageModelConfig
+from training.config import OptimizerConfig, TrainConfig
+
+
+def experiment() -> Experiment:
+    """nanoGPT's CPU shape (4 layers, d 128, 4 heads) on the source and documentation of the running Python."""
+    config = Config(
+        data=DataConfig(source="stdlib", batch_size=12, max_target_length=64),
+        model=LanguageModelConfig(
+            d_model=128, num_heads=4, d_ff=512, num_layers=4, max_length=64, activation="gelu", dropout=0.0
+        ),
+        optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=100, b2=0.99, weight_decay=0.1),
+        train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=50),
+    )
+    return Experiment("stdlib_char", config, report=report)
+
+
+def report(trained: Trained) -> Report:
+    """The test split's loss, in nats and in bits a character."""
+    import math
+
+    from experiments.experiment import standard_loss
+    from training.evaluation import evaluate, make_eval_step
+
+    eval_step = make_eval_step(standard_loss(trained.config, trained.model))
+    loss = evaluate(eval_step, trained.params, trained.data.eval_batches("test", 128))["loss"]
+    print(f"test: {loss:.4f} nats a character, {loss / math.log(2):.4f} bits")
+    return Report({"test_loss": loss, "test_bits_per_character": loss / math.log(2)})

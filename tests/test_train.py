@@ -1,0 +1,207 @@
+"""The whole line as users run it: real processes, real files, real signals."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import reverse
+from train import train
+from training.metrics import read_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = [
+    "--model.d_model",
+    "16",
+    "--model.num_heads",
+    "2",
+    "--model.d_ff",
+    "16",
+    "--data.batch_size",
+    "8",
+    "--model.dropout",
+    "0.1",
+    "--train.log_every",
+    "1",
+    "--train.evaluate_every",
+    "4",
+]
+
+
+def start(*words: str, **kwargs) -> subprocess.Popen:
+    command = [sys.executable, "train.py", *words]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", **kwargs
+    )
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    process = start(*words)
+    out, err = process.communicate(timeout=240)
+    return process.returncode, out, err
+
+
+def small(workdir: Path, steps: int = 10, **train_options):
+    base = reverse.experiment()
+    config = dataclasses.replace(
+        base.config,
+        data=dataclasses.replace(base.config.data, batch_size=8),
+        model=dataclasses.replace(base.config.model, d_model=16, num_heads=2, d_ff=16, dropout=0.1),
+        train=dataclasses.replace(base.config.train, steps=steps, log_every=1, evaluate_every=4, **train_options),
+        workdir=str(workdir),
+    )
+    return dataclasses.replace(base, config=config)
+
+
+def losses(workdir: Path) -> dict[tuple[int, str], float]:
+    return {(row["step"], row["split"]): row["loss"] for row in read_metrics(workdir)}
+
+
+def assert_same_bits(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_reverse_reaches_its_card_number(tmp_path):
+    """The smallest card, as it is: 100% of the held-out strings, in under a minute of training."""
+    base = reverse.experiment()
+    clock = time.process_time()
+    result = train(dataclasses.replace(base, config=dataclasses.replace(base.config, workdir=str(tmp_path / "run"))))
+    assert result.metrics["validation_exact_match"] == 1.0
+    assert time.process_time() - clock < 120  # CPU seconds of two cores
+    assert result.figures["training"].read_bytes().startswith(b"\x89PNG")
+    assert result.params["encoder"]["feed_forward"]["hidden"]["kernel"].shape == (1, 64, 128)
+
+
+def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
+    """SIGTERM to a real process in the middle: exit code 143, and the same bits as a run in one piece."""
+    whole = train(small(tmp_path / "whole", steps=200))
+    words = ["reverse", *SMALL, "--train.steps", "200", "--workdir", str(tmp_path / "stopped")]
+    process = start(*words)
+    metrics = tmp_path / "stopped" / "metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while not (metrics.exists() and metrics.read_text().count("\n") > 20):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 143, err
+    assert "stopped by SIGTERM after" in out
+    steps_before = max(step for step, _ in losses(tmp_path / "stopped"))
+    assert steps_before < 200
+
+    code, out, err = run(*words)
+    assert code == 0, err
+    assert f"steps {steps_before + 1} to 200" in out
+    assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
+    assert_same_bits(train(small(tmp_path / "stopped", steps=200)).params, whole.params)
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
+    """SIGKILL leaves rows after the last checkpoint; going on, they are neither doubled nor missing."""
+    whole = train(small(tmp_path / "whole", steps=300, save_every=10))
+    words = ["reverse", *SMALL, "--train.steps", "300", "--train.save_every", "10"]
+    words += ["--workdir", str(tmp_path / "killed")]
+    process = start(*words)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    deadline = time.monotonic() + 200
+    while not (metrics.exists() and metrics.read_text().count("\n") > 60):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    result = train(small(tmp_path / "killed", steps=300, save_every=10))
+    rows = [(row["step"], row["split"]) for row in read_metrics(tmp_path / "killed")]
+    assert len(rows) == len(set(rows))
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    assert_same_bits(result.params, whole.params)
+
+
+def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path):
+    first = train(small(tmp_path / "run"))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    words = ["reverse", *SMALL, "--train.steps", "10", "--workdir", str(tmp_path / "run")]
+    code, out, err = run(*words)
+    assert code == 0, err
+    assert "finished after 10 steps" in out and "figures/training.png" in out
+    again = train(small(tmp_path / "run"))
+    assert again.metrics == first.metrics and again.figures == first.figures
+    assert_same_bits(again.params, first.params)
+
+    code, out, err = run(*words, "--optimizer.peak_lr", "0.5")
+    assert code == 2
+    assert err.count("\n") == 1 and "optimizer.peak_lr is 0.003 there and 0.5 here" in err
+    assert {path: path.read_bytes() for path in before} == before
+
+    stranger = tmp_path / "notes"
+    stranger.mkdir()
+    (stranger / "thesis.txt").write_text("mine")
+    code, out, err = run("reverse", "--workdir", str(stranger))
+    assert code == 2 and "thesis.txt" in err
+    assert [path.name for path in stranger.iterdir()] == ["thesis.txt"]
+
+
+def test_the_saved_config_alone_runs_it_again(tmp_path):
+    train(small(tmp_path / "first", steps=3))
+    code, _, err = run(str(tmp_path / "first" / "config.json"), "--workdir", str(tmp_path / "second"))
+    assert code == 0, err
+    assert losses(tmp_path / "second") == losses(tmp_path / "first")
+
+    record = json.loads((tmp_path / "first" / "config.json").read_text())
+    record["optimizer"]["peak_rl"] = 1.0
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    code, _, err = run(str(tmp_path / "config.json"))
+    assert code == 2 and "unknown key optimizer.peak_rl; perhaps you meant optimizer.peak_lr" in err
+
+
+def test_nan_stops_the_run_with_a_finite_checkpoint(tmp_path):
+    """A learning rate of 1e30 makes the loss infinite within steps; what was saved before is finite."""
+    words = ["reverse", *SMALL, "--optimizer.peak_lr", "1e30", "--optimizer.warmup_steps", "0"]
+    words += ["--train.save_every", "1", "--optimizer.clip_norm", "0", "--workdir", str(tmp_path / "run")]
+    code, _, err = run(*words)
+    assert code == 1, err
+    last_line = err.strip().splitlines()[-1]
+    assert last_line.startswith("python train.py: the ") and "at step" in last_line
+    from experiments.result import new_state
+    from training.checkpoint import Checkpoints
+
+    experiment = small(tmp_path / "unused")
+    model = experiment.model(experiment.config, {"source": 14, "target": 14})
+    state = jax.eval_shape(lambda: new_state(experiment, model, {"source": (8, 13), "target": (8, 13)}))
+    with Checkpoints(tmp_path / "run" / "checkpoints", 3) as checkpoints:
+        restored, _ = checkpoints.restore(state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((restored.params, restored.opt_state)))
+
+
+def test_batches_that_do_not_divide_the_devices_are_refused(tmp_path):
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    process = start("reverse", "--data.batch_size", "6", "--workdir", str(tmp_path / "run"), env=environment)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "4 devices, such as 4 or 8" in err
+
+
+def test_four_devices_learn_the_same(tmp_path):
+    """The same global batches on 4 devices: the same losses to 1e-5, the same number of held-out examples."""
+    train(small(tmp_path / "one", steps=8))
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    words = ["reverse", *SMALL, "--train.steps", "8", "--workdir", str(tmp_path / "four")]
+    process = start(*words, env=environment)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    one, four = losses(tmp_path / "one"), losses(tmp_path / "four")
+    assert one.keys() == four.keys()
+    np.testing.assert_allclose([four[key] for key in one], list(one.values()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("argv", [["x", "-f", "kernel.json"]])
+def test_a_notebook_s_arguments_are_left_alone(tmp_path, monkeypatch, argv):
+    monkeypatch.setattr(sys, "argv", argv)
+    assert train(small(tmp_path / "run", steps=2)).metrics["validation_loss"] > 0
+    assert sys.argv == argv

@@ -1,0 +1,244 @@
+"""Checkpoints: what goes in comes out, the newest are kept, and nothing is lost or taken for what it is not."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from training.checkpoint import Checkpoints
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_state(seed: int = 0):
+    params = {"encoder": {"kernel": jax.random.normal(jax.random.key(seed), (4, 3)), "scale": jnp.ones(3)}}
+    return {
+        "params": params,
+        "optimizer": optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3)).init(params),
+        "key": jax.random.key(seed + 7),
+        "hyperparameters": {"peak_lr": jnp.float32(1e-3), "steps": jnp.int32(10), "finite": jnp.array(True)},
+        "absent": None,
+    }
+
+
+def abstract(state, sharding=None):
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), state)
+
+
+def assert_same(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert a.dtype == b.dtype
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("make_like", [lambda state: state, abstract], ids=["arrays", "shapes"])
+def test_restores_state_and_data(tmp_path, make_like):
+    state, data = make_state(), {"position": 7, "note": ["x", None, True, 0.1]}
+    with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoints.save(3, state, data)
+        restored, restored_data = checkpoints.restore(make_like(make_state(seed=1)))
+    assert_same(restored, state)
+    assert restored_data == data
+    # The key is typed, and goes on with the same numbers.
+    assert jax.random.normal(restored["key"]) == jax.random.normal(state["key"])
+
+
+def test_keeps_the_newest(tmp_path):
+    with Checkpoints(tmp_path, keep=2) as checkpoints:
+        assert checkpoints.latest() is None
+        for step in range(5):
+            checkpoints.save(step, {"w": jnp.float32(step)}, {"position": step})
+        assert checkpoints.latest() == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
+    with Checkpoints(tmp_path, keep=2) as checkpoints:
+        assert checkpoints.latest() == 4
+        for step, asked in [(4, None), (3, 3)]:
+            state, data = checkpoints.restore({"w": jnp.float32(0)}, asked)
+            assert (float(state["w"]), data) == (step, {"position": step})
+
+
+def test_a_saved_step_is_left_as_it_is(tmp_path):
+    with Checkpoints(tmp_path, keep=2) as checkpoints:
+        checkpoints.save(1, {"w": jnp.float32(1)}, {"position": 1})
+        checkpoints.save(1, {"w": jnp.float32(2)}, {"position": 2})
+        state, data = checkpoints.restore({"w": jnp.float32(0)})
+    assert (float(state["w"]), data) == (1.0, {"position": 1})
+
+
+def test_donation_right_after_save_does_not_reach_the_checkpoint(tmp_path):
+    increment = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
+    state = increment({str(i): jnp.zeros((300, 300)) for i in range(10)})
+    with Checkpoints(tmp_path, keep=1) as checkpoints:
+        checkpoints.save(1, state, {})
+        for _ in range(5):
+            state = increment(state)
+        restored, _ = checkpoints.restore(abstract(state))
+    assert all((leaf == 1.0).all() for leaf in jax.tree.leaves(restored))
+
+
+def test_restored_arrays_can_be_donated(tmp_path):
+    with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoints.save(1, {"w": jnp.zeros((8, 8))}, {})
+        state, _ = checkpoints.restore({"w": jax.ShapeDtypeStruct((8, 8), jnp.float32)})
+        jax.jit(lambda state: {"w": state["w"] + 1}, donate_argnums=0)(state)
+    assert state["w"].is_deleted()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda s: s["params"]["encoder"].update(kernel=jnp.zeros((4, 5))),
+         "params/encoder/kernel: saved float32[4, 3], wanted float32[4, 5]"),
+        (lambda s: s["params"]["encoder"].pop("scale"), "params/encoder/scale: saved float32[3], wanted nothing"),
+        (lambda s: s["params"].update(decoder=jnp.zeros(2)), "params/decoder: saved nothing, wanted float32[2]"),
+        (lambda s: s["hyperparameters"].update(steps=jnp.float32(1)),
+         "hyperparameters/steps: saved int32[], wanted float32[]"),
+        (lambda s: s.update(key=jnp.zeros(2, jnp.uint32)), "key: saved key<fry>[], wanted uint32[2]"),
+    ],
+    ids=["shape", "less", "more", "dtype", "key"],
+)  # fmt: skip
+def test_another_tree_is_refused_by_the_path_of_its_leaf(tmp_path, change, message):
+    with Checkpoints(tmp_path, keep=1) as checkpoints:
+        checkpoints.save(5, make_state(), {})
+        like = make_state()
+        change(like)
+        with pytest.raises(ValueError, match=re.escape(message)) as caught:
+            checkpoints.restore(like)
+    assert "\n" not in str(caught.value) and str(tmp_path / "5") in str(caught.value)
+
+
+def test_missing_checkpoints(tmp_path):
+    with Checkpoints(tmp_path, keep=3) as checkpoints:
+        with pytest.raises(FileNotFoundError, match="found none"):
+            checkpoints.restore({"w": jnp.zeros(2)})
+        for step in (10, 20):
+            checkpoints.save(step, {"w": jnp.zeros(2)}, {})
+        with pytest.raises(FileNotFoundError, match=r"no checkpoint of step 7 .*found steps 10, 20"):
+            checkpoints.restore({"w": jnp.zeros(2)}, step=7)
+
+
+def test_misuse_is_named(tmp_path):
+    with pytest.raises(ValueError, match="keep is 0"):
+        Checkpoints(tmp_path, keep=0)
+    with pytest.raises(RuntimeError, match="with Checkpoints"):
+        Checkpoints(tmp_path, keep=1).save(1, {"w": jnp.zeros(2)}, {})
+
+
+SAVE = """
+    import os, sys, time
+    import jax.numpy as jnp
+    from training.checkpoint import Checkpoints
+    directory, step, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    state = {str(i): jnp.full((1000, 1000), float(step)) for i in range(10)}
+    with Checkpoints(directory, keep=3) as checkpoints:
+        checkpoints.save(step, state, {"position": step})
+        if end == "killed":
+            os.kill(os.getpid(), 9)
+        if end == "raises":
+            raise KeyError("the loop's own error")
+"""
+
+
+def test_a_process_that_ends_has_its_checkpoint_and_one_that_is_killed_harms_none(tmp_path):
+    like = {str(i): jax.ShapeDtypeStruct((1000, 1000), jnp.float32) for i in range(10)}
+
+    def newest():
+        with Checkpoints(tmp_path, keep=3) as checkpoints:
+            state, data = checkpoints.restore(like)
+            return checkpoints.latest(), data["position"], {float(leaf.mean()) for leaf in state.values()}
+
+    done = python(SAVE, str(tmp_path), "1", "returns")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert newest() == (1, 1, {1.0})
+    killed = python(SAVE, str(tmp_path), "2", "killed")
+    assert killed.returncode == -9
+    (tmp_path / "9.orbax-checkpoint-tmp").mkdir()
+    assert newest() == (1, 1, {1.0})
+    raised = python(SAVE, str(tmp_path), "2", "raises")  # over what the killed one left
+    assert raised.returncode == 1 and raised.stderr.strip().endswith('KeyError: "the loop\'s own error"')
+    assert newest() == (2, 2, {2.0})
+
+
+FULL_DISK = """
+    import resource, sys
+    import jax, jax.numpy as jnp
+    from training.checkpoint import Checkpoints
+    state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
+    with Checkpoints(sys.argv[1], keep=3) as checkpoints:
+        checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
+        checkpoints.latest()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        checkpoints.save(2, state, {})
+        if sys.argv[2] == "next save":
+            checkpoints.save(3, state, {})
+            print("went on after a save that failed")
+"""
+
+
+@pytest.mark.parametrize("surfaces", ["next save", "close"])
+def test_a_failed_background_save_is_raised(tmp_path, surfaces):
+    done = python(FULL_DISK, str(tmp_path), surfaces)
+    assert done.returncode == 1 and done.stdout == ""
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"OSError: a checkpoint could not be written to {tmp_path}") and "File too large" in last
+    assert "ERROR:absl" not in done.stderr
+    with Checkpoints(tmp_path, keep=3) as checkpoints:
+        assert checkpoints.latest() == 1
+
+
+MESH = """
+    import sys
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+    from training.checkpoint import Checkpoints
+    assert jax.device_count() == 4
+    mesh = jax.make_mesh((2, 2), ("data", "tensor"), axis_types=(AxisType.Auto, AxisType.Auto))
+    shardings = {"w": NamedSharding(mesh, P("data", "tensor")), "key": NamedSharding(mesh, P())}
+    state = jax.device_put({"w": jnp.arange(32.0).reshape(4, 8), "key": jax.random.key(5)}, shardings)
+    with jax.set_mesh(mesh), Checkpoints(sys.argv[1], keep=1) as checkpoints:
+        checkpoints.save(1, state, {"position": 1})
+        for like in (state, jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings)):
+            restored, _ = checkpoints.restore(like)
+            assert {name: leaf.sharding for name, leaf in restored.items()} == shardings
+            assert restored["w"].sharding.mesh.axis_types == mesh.axis_types
+            np.testing.assert_array_equal(restored["w"], state["w"])
+            np.testing.assert_array_equal(jax.random.key_data(restored["key"]), jax.random.key_data(state["key"]))
+"""  # noqa: E501
+
+
+def test_inside_a_mesh_and_on_another_device_count(tmp_path):
+    done = python(MESH, str(tmp_path), XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    assert done.returncode == 0, done.stderr
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    like = {"w": jax.ShapeDtypeStruct((4, 8), jnp.float32), "key": jax.ShapeDtypeStruct((), jax.random.key(0).dtype)}
+    for sharding in (None, NamedSharding(mesh, PartitionSpec())):
+        with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            state, _ = checkpoints.restore(abstract(like, sharding))
+        assert_same(state, {"w": jnp.arange(32.0).reshape(4, 8), "key": jax.random.key(5)})
