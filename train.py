@@ -39,6 +39,7 @@ def train(experiment: Experiment) -> Result:
     from experiments.result import Result, new_state, read_result, save_result
     from experiments.saved_config import config_record
     from training.checkpoint import Checkpoints
+    from training.compiled import compile_step
     from training.devices import by_row, check_rows, data_mesh, everywhere, put
     from training.evaluation import evaluate, make_eval_step
     from training.log import StepLog
@@ -63,9 +64,7 @@ def train(experiment: Experiment) -> Result:
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
-    train_step = jax.jit(
-        experiment.step(config, loss, optimizer, schedule), donate_argnums=0, out_shardings=everywhere(mesh)
-    )
+    step_function = experiment.step(config, loss, optimizer, schedule)
     eval_step = make_eval_step(loss)
     input_shapes = {key: x.shape for key, x in next(data.eval_batches("validation"))["inputs"].items()}
 
@@ -80,7 +79,14 @@ def train(experiment: Experiment) -> Result:
             state = initial()
         batches = data.train_batches(settings.seed, start=position)
         print(f"{name}: {data.num_train_examples:,} training examples, set up in {time.perf_counter() - clock:.1f} s")
-        print(f"{name}: {memory_line(state, config.data.batch_size, input_shapes, data.vocab_sizes)}")
+        print(f"{name}: {memory_line(state, input_shapes, data.vocab_sizes)}", flush=True)
+
+        clock = time.perf_counter()
+        blanks = [put(batch, by_row(mesh)) for batch in data.blank_batches()]
+        jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
+        train_step = compile_step(jitted, state, blanks)
+        shapes = ", ".join("×".join(map(str, next(iter(batch["inputs"].values())).shape)) for batch in blanks)
+        print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
 
         clock = time.perf_counter()

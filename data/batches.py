@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.buckets import BucketPlan, bucket_widths
 from data.config import DataConfig
 from data.plan import EvalPlan, TrainPlan
 from data.prepare import prepare
@@ -68,7 +69,12 @@ class Data(ABC):
         """Rows of one epoch of `train_batches`."""
 
     @abstractmethod
-    def _train_batch(self, rows: np.ndarray) -> Batch: ...
+    def blank_batches(self) -> list[Batch]:
+        """A batch of nothing but padding for each shape that `train_batches` gives, narrow to wide: what to compile."""
+
+    @abstractmethod
+    def _train_plan(self, seed: int) -> Callable[[int], Batch]:
+        """Global batch index -> batch, the same for the same seed."""
 
     @abstractmethod
     def _eval_batch(self, split: str, rows: np.ndarray) -> Batch: ...
@@ -81,8 +87,7 @@ class Data(ABC):
         """
         if start < 0:
             raise ValueError(f"the batch index to start at must not be negative, but is {start}")
-        plan = TrainPlan(self.num_train_examples, self.config.batch_size, seed)
-        return _read(lambda index: self._train_batch(plan[index]), start)
+        return _read(self._train_plan(seed), start)
 
     def eval_batches(self, split: str, batch_size: int | None = None) -> Iterator[Batch]:
         """Every example of `split` exactly once, in file order.
@@ -107,6 +112,8 @@ class PairData(Data):
     max_target_length: int
     kept: np.ndarray
     """The training pairs that fit, by number."""
+    source_widths: tuple[int, ...]
+    """What sources are padded to in training, ascending; each batch has one of these."""
 
     def num_examples(self, split: str) -> int:
         check_split(self.builder, split)
@@ -116,13 +123,27 @@ class PairData(Data):
     def num_train_examples(self) -> int:
         return len(self.kept)
 
-    def _train_batch(self, rows: np.ndarray) -> Batch:
-        return self._eval_batch("train", self.kept[rows])
+    def blank_batches(self) -> list[Batch]:
+        rows = np.full(self.config.batch_size, -1)
+        return [self._batch("train", rows, width) for width in self.source_widths]
+
+    def _train_plan(self, seed: int) -> Callable[[int], Batch]:
+        lengths = self.encoded["source"]["train"].lengths[self.kept]
+        plan = BucketPlan(lengths, self.source_widths, self.config.batch_size, seed)
+
+        def batch(index: int) -> Batch:
+            rows, width = plan[index]
+            return self._batch("train", self.kept[rows], width)
+
+        return batch
 
     def _eval_batch(self, split: str, rows: np.ndarray) -> Batch:
+        return self._batch(split, rows, self.max_source_length)
+
+    def _batch(self, split: str, rows: np.ndarray, source_width: int) -> Batch:
         sources = self.encoded["source"][split]
-        source = sources.rows(rows, self.max_source_length)
-        source[sources.longer(rows, self.max_source_length), -1] = EOS
+        source = sources.rows(rows, source_width)
+        source[sources.longer(rows, source_width), -1] = EOS
         labels = self.encoded["target"][split].rows(rows, self.max_target_length)
         target = _shift_right(labels, np.full(len(rows), BOS))
         return {"inputs": {"source": source, "target": target}, "labels": labels, "weights": labels != PAD}
@@ -144,8 +165,12 @@ class TextData(Data):
     def num_train_examples(self) -> int:
         return self.num_examples("train")
 
-    def _train_batch(self, rows: np.ndarray) -> Batch:
-        return self._eval_batch("train", rows)
+    def blank_batches(self) -> list[Batch]:
+        return [self._eval_batch("train", np.full(self.config.batch_size, -1))]
+
+    def _train_plan(self, seed: int) -> Callable[[int], Batch]:
+        plan = TrainPlan(self.num_train_examples, self.config.batch_size, seed)
+        return lambda index: self._eval_batch("train", plan[index])
 
     def _eval_batch(self, split: str, rows: np.ndarray) -> Batch:
         stream, width = self.encoded["text"][split], self.config.max_target_length
@@ -218,7 +243,10 @@ def _fit_pairs(data: dict[str, Any]) -> PairData:
                 f"{max_source} source or {max_target} target tokens and are "
                 + ("left out" if split == "train" else "cut")
             )
-    return PairData(**data, max_source_length=max_source, max_target_length=max_target, kept=kept)
+    widths = bucket_widths(encoded["source"]["train"].lengths[kept], config.buckets) if len(kept) else ()
+    # The last is the limit itself: evaluation has it too, so the two share a shape.
+    widths = (*widths[:-1], max_source)
+    return PairData(**data, max_source_length=max_source, max_target_length=max_target, kept=kept, source_widths=widths)
 
 
 def _shift_right(labels: np.ndarray, first: np.ndarray) -> np.ndarray:

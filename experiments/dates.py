@@ -24,7 +24,7 @@ SHOWN = (
 def experiment() -> Experiment:
     """Learns to read, in one model, every language whose dates CLDR localises."""
     config = Config(
-        data=DataConfig(source="dates", batch_size=128),
+        data=DataConfig(source="dates", batch_size=128, buckets=3),
         model=TransformerConfig(
             d_model=128,
             num_heads=4,

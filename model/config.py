@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Literal, get_args, get_origin, get_type_hints
 
 
@@ -54,8 +55,7 @@ class BlockConfig:
         for name in ("d_model", "num_heads", "num_kv_heads", "d_k", "d_v", "d_ff", "max_length"):
             _check_positive(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+            _check_rate(name, getattr(self, name))
         if self.d_k is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be divisible by num_heads unless d_k is given, got d_model={self.d_model} and "
@@ -124,6 +124,11 @@ class LanguageModelConfig(BlockConfig):
 def _check_positive(name: str, value: int | None) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"{name} must be a positive whole number, got {value!r}")
+
+
+def _check_rate(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
 
 
 def _check_choice(name: str, value: object, hint: object) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,14 @@ class OptimizerConfig:
     """Largest global norm of the gradient; a longer one is scaled down to it. 0: no clipping."""
 
     def __post_init__(self):
-        for name in ("peak_lr", "epsilon"):
-            _require(name, getattr(self, name), "a positive number", getattr(self, name) > 0)
-        for name in ("weight_decay", "clip_norm", "warmup_steps"):
-            _require(name, getattr(self, name), "0 or more", getattr(self, name) >= 0)
-        for name in ("b1", "b2"):
-            _require(name, getattr(self, name), "in [0, 1)", 0 <= getattr(self, name) < 1)
-        _require("final_lr_fraction", self.final_lr_fraction, "in [0, 1]", 0 <= self.final_lr_fraction <= 1)
+        schedules = get_args(get_type_hints(OptimizerConfig)["schedule"])
+        if self.schedule not in schedules:
+            raise ValueError(f"schedule must be one of {', '.join(map(repr, schedules))}, got {self.schedule!r}")
+        _check(self, ("peak_lr", "epsilon"), Real, "a positive number", lambda x: x > 0)
+        _check(self, ("warmup_steps",), int, "a whole number, 0 or more", lambda x: x >= 0)
+        _check(self, ("weight_decay", "clip_norm"), Real, "a number, 0 or more", lambda x: x >= 0)
+        _check(self, ("b1", "b2"), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
+        _check(self, ("final_lr_fraction",), Real, "a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,16 @@ class TrainConfig:
     """Newest checkpoints that are kept."""
 
     def __post_init__(self):
-        for name in ("steps", "accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints"):
-            _require(name, getattr(self, name), "a positive whole number", getattr(self, name) >= 1)
-        for name in ("loss_chunk", "seed"):
-            _require(name, getattr(self, name), "0 or more", getattr(self, name) >= 0)
-        _require("label_smoothing", self.label_smoothing, "in [0, 1)", 0 <= self.label_smoothing < 1)
+        counts = ("steps", "accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
+        _check(self, counts, int, "a positive whole number", lambda x: x >= 1)
+        _check(self, ("loss_chunk", "seed"), int, "a whole number, 0 or more", lambda x: x >= 0)
+        _check(self, ("label_smoothing",), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
 
 
-def _require(name: str, value: object, wanted: str, holds: bool) -> None:
-    if not holds:
-        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+def _check(config: object, names: tuple[str, ...], kind: type, wanted: str, holds: Callable[[Any], bool]) -> None:
+    """Each named field is a finite number of this kind, and `holds` is true of it."""
+    for name in names:
+        value = getattr(config, name)
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not (number and math.isfinite(value) and holds(value)):
+            raise ValueError(f"{name} must be {wanted}, got {value!r}")

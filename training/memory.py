@@ -10,9 +10,7 @@ import jax
 from training.step import TrainState
 
 
-def memory_line(
-    state: TrainState, rows: int, input_shapes: Mapping[str, tuple[int, ...]], vocab_sizes: Mapping[str, int]
-) -> str:
+def memory_line(state: TrainState, input_shapes: Mapping[str, tuple[int, ...]], vocab_sizes: Mapping[str, int]) -> str:
     """One line: bytes of parameters, optimizer moments, gradients and logits; activations come on top."""
     params, moments = _size(state.params), _size(state.opt_state)
     count = sum(leaf.size for leaf in jax.tree.leaves(state.params))

@@ -9,6 +9,7 @@ import optax
 
 from model.config import TransformerConfig
 from model.transformer import Transformer
+from tests.model.samples import parameters
 from training.config import OptimizerConfig, TrainConfig
 from training.hyperparameters import hyperparameters
 from training.step import init_state
@@ -46,6 +47,10 @@ def random_batch(rows, seed=0, lengths=None):
     sources = [sentence(rng.integers(1, LENGTH - 1), 2 * i + 1000 * seed) for i in range(rows)]
     targets = [sentence(length - 1, 2 * i + 1 + 1000 * seed) for i, length in enumerate(lengths)]
     return pair_batch(sources, targets)
+
+
+def small_parameters(model):
+    return parameters(model, LENGTH, LENGTH)
 
 
 def small_state(model, optimizer, hyper, seed=0):

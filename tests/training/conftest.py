@@ -1,0 +1,5 @@
+"""What the tests of training share."""
+
+import jax
+
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many small programs: keep them all

@@ -1,0 +1,40 @@
+"""The step as programs, one for each shape of batch, all compiled before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+
+from training.loss import Batch
+from training.step import TrainState, TrainStep
+
+
+def compile_step(step: Callable, state: TrainState, batches: Sequence[Batch]) -> TrainStep:
+    """A train step that runs compiled programs, one for each of `batches`.
+
+    Nothing is compiled while the run trains, so no step is slower than the others, and memory that does not suffice is
+    noticed at once. The programs are compiled side by side: XLA works without holding Python's lock.
+
+    Args:
+      step: a jitted train step.
+      state, batches: arrays as the step will get them, or `jax.ShapeDtypeStruct`s; none of them is used up.
+    """
+    lowered = {_shapes(batch): step.lower(state, batch) for batch in batches}
+    with ThreadPoolExecutor() as pool:
+        programs = dict(zip(lowered, pool.map(lambda each: each.compile(), lowered.values()), strict=True))
+
+    def run(state: TrainState, batch: Batch) -> tuple[TrainState, Any]:
+        program = programs.get(_shapes(batch))
+        if program is None:
+            raise ValueError(f"a batch has shapes {dict(_shapes(batch))}, and the step was compiled for others")
+        return program(state, batch)
+
+    return run
+
+
+def _shapes(batch: Batch) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    leaves = jax.tree_util.tree_flatten_with_path(batch)[0]
+    return tuple((jax.tree_util.keystr(path, simple=True, separator="/"), leaf.shape) for path, leaf in leaves)
