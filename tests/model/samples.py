@@ -81,6 +81,20 @@ def assert_finite(tree):
         assert np.isfinite(leaf).all(), f"{jax.tree_util.keystr(path)} is not finite"
 
 
+def check_gradient(loss, params, *inputs):
+    """d/ds loss(params + s · direction) at 0, by autodiff and by central differences, in random directions."""
+    gradients, loss, step = compiled(jax.grad(loss))(params, *inputs), compiled(loss), 1e-5
+    for seed in range(3):
+        direction = jax.tree.map(lambda x, seed=seed: normal(*x.shape, seed=seed, dtype=np.float64), params)
+
+        def along(s, direction=direction):
+            return loss(jax.tree.map(lambda x, d: x + s * d, params, direction), *inputs)
+
+        slope = (along(step) - along(-step)) / (2 * step)
+        product = sum((g * d).sum() for g, d in zip(jax.tree.leaves(gradients), jax.tree.leaves(direction)))
+        assert abs(slope - product) < 1e-6 * max(1, abs(slope))
+
+
 def combinations(product=(), **options):
     """Rows of option values, few, in which every pair of values of two options occurs together at least once.
 

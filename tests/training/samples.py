@@ -1,13 +1,14 @@
 """Small models, batches and losses whose numbers are known, for the tests of training and decoding."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from model.config import TransformerConfig
+from model.config import LanguageModelConfig, TransformerConfig
+from model.language_model import LanguageModel
 from model.transformer import Transformer
 from tests.model.samples import parameters
 from training.config import OptimizerConfig, TrainConfig
@@ -23,6 +24,11 @@ def small_transformer(**changes):
     options = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 2, "num_decoder_layers": 2}
     options |= {"max_length": 16, "dropout": 0.0, "embeddings": "shared"}
     return Transformer(TransformerConfig(**(options | changes)), VOCAB, VOCAB)
+
+
+def small_language_model(**changes):
+    options = {"d_model": 16, "num_heads": 2, "d_ff": 32, "num_layers": 1, "max_length": 16, "dropout": 0.0}
+    return LanguageModel(LanguageModelConfig(**(options | changes)), VOCAB)
 
 
 def sentence(length, seed=0):
@@ -49,13 +55,30 @@ def random_batch(rows, seed=0, lengths=None):
     return pair_batch(sources, targets)
 
 
+def text_batch(rows, seed=0):
+    """The targets of `random_batch` as text."""
+    batch = random_batch(rows, seed)
+    return batch | {"inputs": {"tokens": batch["inputs"]["target"]}}
+
+
 def small_parameters(model):
-    return parameters(model, LENGTH, LENGTH)
+    return parameters(model, *(LENGTH for _ in input_names(model)))
 
 
 def small_state(model, optimizer, hyper, seed=0):
-    tokens = jnp.zeros((1, LENGTH), jnp.int32)
-    return jax.jit(lambda: init_state(lambda key: model.init(key, tokens, tokens)["params"], optimizer, hyper, seed))()
+    return _initializer(model, optimizer)(hyper, seed)
+
+
+@cache
+def _initializer(model, optimizer):
+    tokens = {name: jnp.zeros((1, LENGTH), jnp.int32) for name in input_names(model)}
+    return jax.jit(
+        lambda hyper, seed: init_state(lambda key: model.init(key, **tokens)["params"], optimizer, hyper, seed)
+    )
+
+
+def input_names(model):
+    return ("source", "target") if isinstance(model, Transformer) else ("tokens",)
 
 
 def hyper_of(model, *, steps=100, label_smoothing=0.0, **optimizer):

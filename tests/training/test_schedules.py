@@ -10,7 +10,6 @@ import pytest
 from tests.model.samples import compiled
 from training.schedules import SCHEDULES
 
-
 RATES = {
     name: compiled(lambda updates, hyper, schedule=schedule: jax.vmap(lambda u: schedule(u, hyper))(updates))
     for name, schedule in SCHEDULES.items()

@@ -1,0 +1,81 @@
+"""Signals: noted once, obeyed by whoever asks, and everything as before afterwards."""
+
+import signal
+import threading
+
+import pytest
+
+from training.stop import StopRequest
+
+
+class Interrupted(Exception):
+    """What the handler from before raises, so that nobody is ended by these tests."""
+
+
+@pytest.fixture(autouse=True)
+def earlier():
+    """Handlers of somebody else, and the signals that came to them."""
+    came = []
+
+    def handler(number, frame):
+        came.append(number)
+        raise Interrupted
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield came
+    for number, function in before.items():
+        signal.signal(number, function)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_is_noted_and_does_nothing_else(earlier, number, code):
+    with StopRequest() as stop:
+        assert stop.signal is None and stop.exit_code == 0
+        signal.raise_signal(number)
+        assert stop.signal is number and stop.exit_code == code
+    assert earlier == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_one_does_what_it_always_did(earlier, number):
+    with StopRequest() as stop:
+        signal.raise_signal(number)
+        with pytest.raises(Interrupted):
+            signal.raise_signal(number)
+        assert stop.signal is number
+    assert earlier == [number]
+
+
+def test_ctrl_c_after_a_sigterm_is_noted_as_well(earlier):
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert stop.signal is signal.SIGINT
+    assert earlier == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_afterwards_all_is_as_before(earlier, number):
+    handler = signal.getsignal(number)
+    for came in (False, True):
+        with pytest.raises(RuntimeError), StopRequest():
+            if came:
+                signal.raise_signal(number)
+            raise RuntimeError
+        assert signal.getsignal(number) is handler
+    with pytest.raises(Interrupted):
+        signal.raise_signal(number)
+    assert earlier == [number]
+
+
+def test_outside_of_the_main_thread_nothing_changes(earlier):
+    handler, seen = signal.getsignal(signal.SIGTERM), []
+
+    def work():
+        with StopRequest() as stop:
+            seen.append((signal.getsignal(signal.SIGTERM), stop.signal))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(handler, None)]
