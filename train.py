@@ -131,6 +131,9 @@ def main() -> None:
     from experiments.command_line import parse
 
     experiment = parse("python train.py", sys.argv[1:])
+    from training.host_memory import use_huge_pages
+
+    use_huge_pages()
     from training.log import NonFiniteError
     from training.run_directory import RunDirectoryError
 

@@ -8,7 +8,7 @@ import numpy as np
 from data.plan import TrainPlan
 
 WINDOW = 32
-"""Batches that are sorted by length together: more would pad less, and put ever more alike sentences in one batch."""
+"""Batches that are sorted into buckets together: the fewer, the more of them straddle two and get the wider shape."""
 
 
 def bucket_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
@@ -39,9 +39,10 @@ def bucket_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
 class BucketPlan:
     """As `TrainPlan`, a pure function of (lengths, seed) and the global batch index; it gives a width as well.
 
-    The endless sequence of the epochs' orders is taken in windows of 32 batches. A window's sentences are sorted by
-    length, cut into batches of equal size, and the batches shuffled. So every example still comes once in an epoch,
-    nothing is dropped, and every batch has one of the shapes (batch_size, width).
+    The endless sequence of the epochs' orders is taken in windows of 32 batches. A window's sentences are sorted by the
+    narrowest width that holds them (and stay in random order otherwise), cut into batches of equal size, and the
+    batches shuffled. So every example still comes once in an epoch, nothing is dropped, and every batch has one of the
+    shapes (batch_size, width).
     """
 
     lengths: np.ndarray
@@ -69,9 +70,10 @@ class BucketPlan:
 
     def _sorted(self, window: int) -> tuple[np.ndarray, np.ndarray]:
         drawn = np.concatenate([self._plan[window * WINDOW + batch] for batch in range(WINDOW)])
-        batches = drawn[np.argsort(self.lengths[drawn], kind="stable")].reshape(WINDOW, self.batch_size)
+        bucket = np.searchsorted(self.widths, self.lengths[drawn])
+        batches = drawn[np.argsort(bucket, kind="stable")].reshape(WINDOW, self.batch_size)
         # Frozen by NumPy's policy, as in `TrainPlan`; the third number keeps the streams apart.
         generator = np.random.RandomState(np.random.PCG64([self.seed, window, WINDOW]))
         batches = batches[generator.permutation(WINDOW)]
-        longest = self.lengths[batches].max(axis=1)
-        return batches, np.asarray(self.widths)[np.searchsorted(self.widths, longest)]
+        widest = np.searchsorted(self.widths, self.lengths[batches]).max(axis=1)
+        return batches, np.asarray(self.widths)[widest]

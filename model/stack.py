@@ -45,6 +45,7 @@ def stack_input(
         raise ValueError(f"a sequence of {length} tokens is longer than max_length={config.max_length}")
     positions = jnp.arange(length)[None] if positions is None else positions
     x = embed(table, tokens)
+    x = x.astype(jnp.promote_types(x.dtype, config.dtype))  # what the products will return: wider only for float64
     x = x + jnp.broadcast_to(parts.positions.apply(position_params or {}, positions), x.shape)
     return x if drop is None else dropout(x, drop.key, drop.rate), positions
 

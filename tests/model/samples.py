@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import random
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +24,14 @@ def put(x, where, value):
     return x
 
 
-def compiled(function, *static):
+def compiled(function, *static, optimized=False):
     """`function` under jit, the arguments named in `static` being so, and its results as NumPy arrays.
 
-    What a test does around it is NumPy as well: every JAX operation outside of it would be one more program to compile.
+    `optimized` compiles it as users do. Otherwise the machine code is left as it comes, in a third of the time. What a
+    test does around it is NumPy: every JAX operation outside would be one more program to compile.
     """
-    jitted = jax.jit(function, static_argnames=static)
+    options = None if optimized else {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    jitted = jax.jit(function, static_argnames=static, compiler_options=options)
     return functools.wraps(function)(lambda *args, **kwargs: jax.device_get(jitted(*args, **kwargs)))
 
 
@@ -49,7 +52,7 @@ def parameters_like(shapes, seed=0, dtype=np.float32):
     return jax.tree_util.tree_map_with_path(leaf, shapes)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def parameters(model, *inputs, seed=0, dtype=np.float32):
     """`parameters_like` for a Flax model with token inputs of the given lengths; its initialisers are traced only."""
     tokens = [jax.ShapeDtypeStruct((1, length), jnp.int32) for length in inputs]
@@ -87,10 +90,10 @@ def check_gradient(loss, params, *inputs):
     for seed in range(3):
         direction = jax.tree.map(lambda x, seed=seed: normal(*x.shape, seed=seed, dtype=np.float64), params)
 
-        def along(s, direction=direction):
-            return loss(jax.tree.map(lambda x, d: x + s * d, params, direction), *inputs)
-
-        slope = (along(step) - along(-step)) / (2 * step)
+        ahead, behind = (
+            loss(jax.tree.map(lambda x, d, s=s: x + s * d, params, direction), *inputs) for s in (step, -step)
+        )
+        slope = (ahead - behind) / (2 * step)
         product = sum((g * d).sum() for g, d in zip(jax.tree.leaves(gradients), jax.tree.leaves(direction)))
         assert abs(slope - product) < 1e-6 * max(1, abs(slope))
 
@@ -100,29 +103,24 @@ def combinations(product=(), **options):
 
     The options named in `product` occur in every combination.
     """
-    names = list(options)
-    whole = [dict(zip(product, row)) for row in itertools.product(*(options[name] for name in product))]
+    rng, rows = random.Random(0), []
+    required = [dict(zip(product, values)) for values in itertools.product(*(options[name] for name in product))]
     missing = {
-        frozenset({(a, x), (b, y)}) for a, b in itertools.combinations(names, 2) for x in options[a] for y in options[b]
+        frozenset({(a, x), (b, y)})
+        for a, b in itertools.combinations(options, 2)
+        for x in options[a]
+        for y in options[b]
     }
-    rows = []
-    while whole or missing:
-        row = whole.pop() if whole else {}
-        if not row:
-            row = dict(sorted(sorted(missing, key=sorted_pair)[0]))
-        for name in names:
-            if name not in row:
-                row[name] = max(
-                    options[name],
-                    key=lambda value: sum(frozenset({(name, value), pair}) in missing for pair in row.items()),
-                )
-        missing -= {frozenset(pair) for pair in itertools.combinations(row.items(), 2)}
-        rows.append({name: row[name] for name in names})
+
+    def new_pairs(row):
+        return missing & {frozenset(pair) for pair in itertools.combinations(row.items(), 2)}
+
+    while required or missing:
+        start = required.pop() if required else {}
+        candidates = ({name: start.get(name, rng.choice(options[name])) for name in options} for _ in range(200))
+        rows.append(max(candidates, key=lambda row: len(new_pairs(row))))
+        missing -= new_pairs(rows[-1])
     return rows
-
-
-def sorted_pair(pair):
-    return sorted(map(repr, pair))
 
 
 def named(row):

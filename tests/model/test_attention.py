@@ -71,6 +71,7 @@ def test_gradients_against_finite_differences(x64, mask):
 
     gradients, loss, step = compiled(jax.grad(loss))(arrays), compiled(loss), 1e-5
     for which in range(3):
+
         def along(s, which=which):
             return loss([x + s * d if i == which else x for i, (x, d) in enumerate(zip(arrays, directions))])
 
@@ -95,7 +96,7 @@ def run(q, k, v, mask, cotangent, *, dtype, dropped):
     return y, weights, backward(cotangent)
 
 
-run_compiled = compiled(run, "dtype", "dropped")
+run_compiled = compiled(run, "dtype", "dropped", optimized=True)
 
 
 def square(groups):
@@ -116,9 +117,7 @@ def test_a_query_that_sees_nothing_gets_zero_and_leaves_no_trace(dtype, groups, 
     assert_same_bits((y, weights, (dq, dk, dv)), other)
     if not dropped:
         kept = [0, 2, 3, 4]
-        without = run_compiled(
-            q[:, :, kept], k, v, mask[:, :, kept], g[:, :, kept], dtype=dtype, dropped=dropped
-        )
+        without = run_compiled(q[:, :, kept], k, v, mask[:, :, kept], g[:, :, kept], dtype=dtype, dropped=dropped)
         with_row = (y[:, :, kept], weights[:, :, kept], (dq[:, :, kept], dk, dv))
         assert_near(with_row, without, 1e-6)
 

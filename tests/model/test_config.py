@@ -7,7 +7,11 @@ import pytest
 from model.config import BlockConfig, LanguageModelConfig, TransformerConfig
 
 WRONG = [
-    *[(name, bad, "positive whole number") for name in ("d_model", "num_heads", "d_ff", "max_length") for bad in (0, -1)],
+    *[
+        (name, bad, "positive whole number")
+        for name in ("d_model", "num_heads", "d_ff", "max_length")
+        for bad in (0, -1)
+    ],
     *[(name, bad, "positive whole number") for name in ("num_kv_heads", "d_k", "d_v") for bad in (0, 1.5)],
     ("d_model", 8.0, "positive whole number"),
     ("d_model", "512", "positive whole number"),
@@ -49,10 +53,10 @@ def test_bad_values_of_one_model(without_shape_checks, config, field, value, wan
 
 
 def test_heads_must_divide():
-    with pytest.raises(ValueError, match="d_model must be divisible by num_heads.*d_model=10 and num_heads=4"):
+    with pytest.raises(ValueError, match=r"d_model must be divisible by num_heads.*d_model=10 and num_heads=4"):
         BlockConfig(d_model=10, num_heads=4)
     assert BlockConfig(d_model=10, num_heads=4, d_k=3).key_width == 3
-    with pytest.raises(ValueError, match="num_kv_heads must divide num_heads.*num_kv_heads=3 and num_heads=8"):
+    with pytest.raises(ValueError, match=r"num_kv_heads must divide num_heads.*num_kv_heads=3 and num_heads=8"):
         BlockConfig(num_kv_heads=3)
 
 
@@ -62,8 +66,11 @@ def test_defaults_are_filled_in():
     config = BlockConfig(d_model=12, num_heads=4, num_kv_heads=2, d_k=5, d_v=2)
     assert (config.kv_heads, config.key_width, config.value_width) == (2, 5, 2)
     assert BlockConfig(d_model=12, num_heads=4, d_k=5).value_width == 5
-    biased = {name: (c.attention_bias, c.feed_forward_bias) for name in ("all", "feed_forward", "none")
-              for c in [BlockConfig(biases=name)]}
+    biased = {
+        name: (c.attention_bias, c.feed_forward_bias)
+        for name in ("all", "feed_forward", "none")
+        for c in [BlockConfig(biases=name)]
+    }
     assert biased == {"all": (True, True), "feed_forward": (False, True), "none": (False, False)}
 
 

@@ -79,7 +79,12 @@ LANGUAGE_MODEL = LanguageModel(LanguageModelConfig(**SIZES, num_layers=2), 11)
 TRANSFORMER = Transformer(TransformerConfig(**SIZES, num_encoder_layers=2, num_decoder_layers=2), 11, 13)
 MODELS = {  # the model, its token inputs, and the places that drop out: sublayer outputs and sums, and weights
     "language model": (LANGUAGE_MODEL, [token_ids(2, 5, vocab_size=11)], 1 + 2 * 2, 2),
-    "transformer": (TRANSFORMER, [token_ids(2, 4, vocab_size=11), token_ids(2, 5, vocab_size=13)], 2 + 2 * 2 + 2 * 3, 6),
+    "transformer": (
+        TRANSFORMER,
+        [token_ids(2, 4, vocab_size=11), token_ids(2, 5, vocab_size=13)],
+        2 + 2 * 2 + 2 * 3,
+        6,
+    ),
 }
 
 
@@ -101,8 +106,11 @@ def test_no_dropout_makes_no_random_bits(kind):
     def drawn(*rates):
         names = ("dropout_rate", "attention_dropout_rate")
         given = {name: rate for name, rate in zip(names, rates) if rate is not None}
-        return [e for e in traced(forward(model, inputs, **given), jax.random.key(0), *given.values())
-                if e.primitive.name == "random_bits"]
+        return [
+            e
+            for e in traced(forward(model, inputs, **given), jax.random.key(0), *given.values())
+            if e.primitive.name == "random_bits"
+        ]
 
     assert len(drawn(None, None)) == 0
     assert len(drawn(0.1, None)) == sites

@@ -12,7 +12,7 @@ from model.multi_head import init_multi_head_attention
 from model.transformer import Transformer
 from tests.model.samples import compiled
 
-init_attention = compiled(init_multi_head_attention, *"d_model num_heads num_kv_heads d_k d_v bias".split())
+init_attention = compiled(init_multi_head_attention, "d_model", "num_heads", "num_kv_heads", "d_k", "d_v", "bias")
 
 
 @pytest.mark.parametrize("heads", [1, 8])

@@ -109,7 +109,15 @@ def test_bfloat16_is_for_products_only(remat):
     for e in products:
         assert [v.aval.dtype for v in e.invars] == [jnp.bfloat16] * 2 and e.outvars[0].aval.dtype == jnp.float32
     others = {e.primitive.name for e in program for v in e.outvars if v.aval.dtype == jnp.bfloat16}
-    assert others <= {"convert_element_type", "transpose", "reshape", "layout_constraint", "jit", "remat2", "checkpoint"}
+    assert others <= {
+        "convert_element_type",
+        "transpose",
+        "reshape",
+        "layout_constraint",
+        "jit",
+        "remat2",
+        "checkpoint",
+    }
 
 
 # The contract on masks, in combinations of all options.
@@ -118,13 +126,19 @@ CONTRACT = {
     "dropout": (False, True),
     "weights": (False, True),
     "padding": (False, True),
-    "layers": ("unrolled", "scan", "remat", "scan remat"),
+    "layers": ("unrolled", "scan", "scan remat"),
     "norm_position": ("pre", "post"),
     "num_kv_heads": (None, 2),
     "dtype": ("float32", "bfloat16", "float16"),
 }
 CONTRACT_ROWS = combinations(product=("dropout", "weights", "padding"), **CONTRACT)
-ALL_ROWS = combinations(product=("dropout", "weights", "padding", "layers", "jit"), jit=(True, False), **CONTRACT)
+ALL_ROWS = combinations(
+    product=("dropout", "weights", "padding", "layers", "jit"),
+    **{**CONTRACT, "layers": ("unrolled", "scan", "remat", "scan remat"), "jit": (True, False)},
+)
+
+
+RUN = ("dropout", "weights", "jit")
 
 
 def runner(model, params, *, dropout, weights, jit=True):
@@ -147,7 +161,8 @@ def runner(model, params, *, dropout, weights, jit=True):
         return logits, kept, backward(cotangent)[0]
 
     if jit:
-        return functools.partial(compiled(run), params)
+        # With dropout most of the time to compile would go into optimising the random bits.
+        return functools.partial(compiled(run, optimized=not dropout), params)
     return lambda *arrays: jax.device_get(run(*jax.tree.map(jnp.asarray, (params, *arrays))))
 
 
@@ -159,7 +174,7 @@ def check_contract(row):
         remat="remat" in layers,
         **{name: row[name] for name in ("norm_position", "num_kv_heads", "dtype")},
     )
-    run = runner(model, parameters(model, T), **{k: row[k] for k in ("dropout", "weights", "jit") if k in row})
+    run = runner(model, parameters(model, T), **{k: row[k] for k in RUN if k in row})
     valid = VALID if row["padding"] else None
     early = put(normal(B, T, V), np.s_[:, cut:], 0)
     wanted = run(TOKENS, valid, early)
@@ -242,10 +257,10 @@ def test_a_sequence_beyond_the_longest_is_refused_as_the_program_is_traced():
 
 @pytest.mark.parametrize("bad", [V, -1])
 def test_an_id_that_does_not_exist_is_loud(bad):
-    """NaN from there on, and in no other row."""
+    """NaN, and in no other row."""
     model = build()
     run = compiled(lambda params, tokens: model.apply({"params": params}, tokens))
     params = parameters(model, T)
     logits = run(params, put(TOKENS, (0, 3), bad))
     assert np.isnan(logits[0, 3:]).all()
-    assert_same_bits((logits[0, :3], logits[1]), (run(params, TOKENS)[0, :3], run(params, TOKENS)[1]))
+    assert_same_bits(logits[1], run(params, TOKENS)[1])

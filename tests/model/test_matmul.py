@@ -25,7 +25,7 @@ def product_and_gradients(a, b, g, dtype):
 
 
 product = compiled(lambda a, b, dtype="float32": matmul(a, b, dtype), "dtype")
-run = compiled(product_and_gradients, "dtype")
+run = compiled(product_and_gradients, "dtype", optimized=True)
 
 
 def wanted(a, b, g, dtype):
@@ -95,7 +95,9 @@ def test_narrow_products_run_however_they_are_used(use, dtype):
     def value_and_gradients(dtype):
         return jax.value_and_grad(lambda a, w: (USES[use](a, w, dtype) ** 2).sum(), argnums=(0, 1))
 
-    assert_near(compiled(value_and_gradients(dtype))(a, w), compiled(value_and_gradients("float32"))(a, w), 0.05)
+    assert_near(
+        compiled(value_and_gradients(dtype), optimized=True)(a, w), compiled(value_and_gradients("float32"))(a, w), 0.05
+    )
 
 
 @pytest.mark.parametrize("dtype", NARROW)

@@ -47,8 +47,15 @@ def test_transformers(row):
 
 def gpt2(embeddings="tied"):
     return LanguageModelConfig(
-        d_model=768, num_heads=12, d_ff=3072, num_layers=12, max_length=1024, activation="gelu", positions="learned",
-        biases="all", embeddings=embeddings,
+        d_model=768,
+        num_heads=12,
+        d_ff=3072,
+        num_layers=12,
+        max_length=1024,
+        activation="gelu",
+        positions="learned",
+        biases="all",
+        embeddings=embeddings,
     )
 
 

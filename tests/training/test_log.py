@@ -12,7 +12,6 @@ from tests.training.samples import (
     hyper_of,
     small_language_model,
     small_state,
-    table_state,
     text_batch,
 )
 from training.log import NonFiniteError, StepLog
@@ -140,7 +139,7 @@ def test_a_flush_finds_it_too():
     log = StepLog(Writer(), Quiet(), every=100)
     for step in range(1, 4):
         log.add(step, metrics(loss=math.nan if step == 2 else 1.0))
-    with pytest.raises(NonFiniteError, match="^the loss at step 2 is nan$"):
+    with pytest.raises(NonFiniteError, match="the loss at step 2 is nan"):
         log.flush()
 
 
@@ -176,10 +175,10 @@ def test_500_steps_leave_nothing_behind():
     step_function = jax.jit(make_train_step(token_loss(model), adamw, cosine), donate_argnums=0)
     batches, log = [text_batch(2, seed) for seed in range(4)], StepLog(Writer(), Quiet(), every=10)
     arrays, memory = [], []
-    for step in range(1, 701):
+    for step in range(1, 601):
         state, latest = step_function(state, jax.device_put(batches[step % 4]))
         log.add(step, latest)
-        if step in (200, 700):
+        if step in (100, 600):
             del latest
             log.flush()
             arrays.append(len(jax.live_arrays()))

@@ -9,6 +9,7 @@ import pytest
 from model.config import TransformerConfig
 from model.transformer import Transformer
 from tests.model.samples import assert_near, compiled, parameters, parameters_like
+from tests.training.samples import small_language_model, small_parameters
 from training.optimizer import adamw
 
 ADAM = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-9}
@@ -54,7 +55,7 @@ def test_without_decay_nothing_shrinks():
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_five_steps_equal_those_of_optax(clip):
-    params = parameters(layered(num_encoder_layers=1, num_decoder_layers=1), 5, 5)
+    params = small_parameters(small_language_model(biases="all", positions="learned", embeddings="separate"))
     mask = jax.tree_util.tree_map_with_path(lambda path, _: "kernel" in jax.tree_util.keystr(path), params)
     theirs = optax.adamw(0.01, b1=0.9, b2=0.98, eps=1e-9, weight_decay=0.1, mask=mask)
     theirs = theirs if clip is None else optax.chain(optax.clip_by_global_norm(clip), theirs)

@@ -10,6 +10,7 @@ from model.matmul import matmul
 from tests.model.samples import assert_near, assert_same_bits
 from tests.training.samples import (
     TableModel,
+    compilations,
     constant_rate,
     hyper_of,
     known_batch,
@@ -40,7 +41,12 @@ def stepper(loss, optimizer=sgd, schedule=constant_rate, accumulation=1):
 
 @pytest.fixture(scope="module")
 def model():
-    return small_language_model()
+    return small_language_model(dropout=0.3)
+
+
+@pytest.fixture(scope="module")
+def step(model):
+    return stepper(token_loss(model), adamw)
 
 
 # Sums and counts
@@ -95,11 +101,12 @@ def test_a_loss_that_counts_sentences_is_divided_by_sentences(accumulation):
     assert moved == pytest.approx((10 * (1 - np.exp(-2)) + 100 * (1 - np.exp(-4))) / 2, rel=1e-5)
 
 
-def test_accumulation_changes_no_number(model):
+def test_accumulation_changes_no_number():
     """Divided by the tokens and by the pieces as well, the gradient would be k times too small."""
-    batch, hyper = text_batch(ROWS), hyper_of(model, peak_lr=1.0, label_smoothing=0.1)
-    state = small_state(model, sgd, hyper)
-    loss = token_loss(model, exact_match=True)
+    rng = np.random.default_rng(0)
+    params = {"logits": rng.normal(size=(ROWS, 6, 5)).astype(np.float32)}
+    batch = table_batch(rng.integers(0, 5, (ROWS, 6)), np.arange(6) < rng.integers(1, 7, (ROWS, 1)))
+    state, loss = table_state(params, label_smoothing=0.1), token_loss(TableModel(), exact_match=True)
     whole, metrics = stepper(loss)(state, batch)
     assert mean(metrics["gradient_norm"]) > 0.1
     for pieces in (2, 4, 8):
@@ -110,11 +117,11 @@ def test_accumulation_changes_no_number(model):
             assert int(accumulated[name][1]) == int(metrics[name][1]), (name, pieces)
 
 
-def test_accumulation_that_does_not_divide_is_one_clear_line(model):
-    state = small_state(model, sgd, hyper_of(model))
+def test_accumulation_that_does_not_divide_is_one_clear_line():
+    params, batch = known_batch()
     with pytest.raises(ValueError) as error:
-        stepper(token_loss(model), accumulation=3)(state, text_batch(ROWS))
-    assert str(error.value) == "accumulation=3 must divide the batch of 8 rows"
+        stepper(token_loss(TableModel()), accumulation=3)(table_state(params), batch)
+    assert str(error.value) == "accumulation=3 must divide the batch of 2 rows"
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -183,17 +190,15 @@ def test_learning_rates_go_on_after_a_restart(name, tmp_path):
 # Dropout
 
 
-def test_dropout_of_each_step_and_microbatch_is_its_own():
+def test_dropout_of_each_step_is_its_own(model, step):
     """The same batch in each step, no learning: without new keys the losses would be equal."""
-    model = small_language_model(dropout=0.3)
-    hyper = hyper_of(model) | {"peak_lr": jnp.float32(0)}
-    step, state = stepper(token_loss(model), sgd), small_state(model, sgd, hyper)
-    batch = text_batch(2)
+    hyper, batch = hyper_of(model) | {"peak_lr": jnp.float32(0)}, text_batch(4)
+    state = small_state(model, adamw, hyper)
     _, metrics = run(step, state, 4 * [batch])
     assert len({mean(each["loss"]) for each in metrics}) == 4
     _, again = run(step, state, 4 * [batch])
     assert_same_bits(again, metrics)
-    _, other = run(step, small_state(model, sgd, hyper, seed=1)._replace(params=state.params), 4 * [batch])
+    _, other = run(step, small_state(model, adamw, hyper, seed=1)._replace(params=state.params), 4 * [batch])
     assert not {mean(each["loss"]) for each in metrics} & {mean(each["loss"]) for each in other}
 
 
@@ -229,7 +234,7 @@ def test_many_trials_in_one_program_equal_separate_runs():
         trials.append(hyper | {name: jnp.float32(value) for name, value in changes.items()})
     states = [small_state(model, adamw, hyper) for hyper in trials]
     batches = [random_batch(4, seed) for seed in range(6)]
-    step = make_train_step(token_loss(model), adamw, noam, accumulation=2)
+    step = make_train_step(token_loss(model), adamw, noam)
 
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     together, metrics = run(jax.jit(jax.vmap(step, in_axes=(0, None))), stacked, batches)
@@ -263,15 +268,13 @@ def test_float32_parameters_learn_under_bfloat16_compute():
 
 def test_a_bfloat16_model_keeps_float32_parameters_moments_and_losses():
     model = small_language_model(dtype="bfloat16", dropout=0.1)
-    before = small_state(model, adamw, hyper_of(model, weight_decay=0.1, label_smoothing=0.1))
-    after, metrics = stepper(token_loss(model), adamw, cosine)(before, text_batch(4))
-    for state in (before, after):
-        floats = [x for x in jax.tree.leaves((state.params, state.opt_state)) if jnp.issubdtype(x.dtype, jnp.floating)]
-        assert len(floats) == 3 * len(jax.tree.leaves(state.params))
-        assert {x.dtype for x in floats} == {jnp.dtype("float32")}
-    assert metrics["loss"][0].dtype == jnp.float32
-    assert jax.tree.map(jnp.shape, before) == jax.tree.map(jnp.shape, after)
-    assert jax.tree.map(lambda x: x.dtype, before) == jax.tree.map(lambda x: x.dtype, after)
+    hyper = hyper_of(model, weight_decay=0.1, label_smoothing=0.1)
+    before = jax.eval_shape(lambda: small_state(model, adamw, hyper))
+    after, metrics = jax.eval_shape(make_train_step(token_loss(model), adamw, cosine), before, text_batch(4))
+    floats = [x for x in jax.tree.leaves((before.params, before.opt_state)) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert len(floats) == 3 * len(jax.tree.leaves(before.params))
+    assert {x.dtype for x in floats} == {metrics["loss"][0].dtype} == {jnp.dtype("float32")}
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), before)
 
 
 # The state
@@ -287,10 +290,11 @@ def test_a_seed_makes_the_same_state_and_another_seed_another(model):
     assert str(jax.random.key_impl(one.key)) == "threefry2x32" and int(one.step) == 0
 
 
-def test_twenty_steps_of_one_shape_are_one_program(model):
-    step = jax.jit(make_train_step(token_loss(model), adamw, cosine), donate_argnums=0)
-    run(step, small_state(model, adamw, hyper_of(model)), [text_batch(4, seed) for seed in range(20)])
-    assert step._cache_size() == 1
+def test_twenty_steps_of_one_shape_are_one_program(model, caplog):
+    step, state = stepper(token_loss(model), adamw), small_state(model, adamw, hyper_of(model))
+    with jax.log_compiles():
+        run(step, state, [text_batch(4, seed) for seed in range(20)])
+    assert compilations(caplog) == 1
 
 
 def test_the_tables_of_the_tests_are_right():

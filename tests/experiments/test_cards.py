@@ -1,0 +1,102 @@
+"""The cards run from start to end, at small scale, and report what they promise."""
+
+import dataclasses
+import json
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+from data.datasets.dates import Dates, DatesConfig
+from data.prepare import prepare_builder
+from experiments import dates, modern_char, stdlib_char
+from experiments.catalogue import catalogue, load_experiment
+from train import train
+
+
+def shrunk(experiment, workdir, steps):
+    config = experiment.config
+    return dataclasses.replace(
+        experiment,
+        config=dataclasses.replace(
+            config,
+            data=dataclasses.replace(config.data, batch_size=8),
+            model=dataclasses.replace(config.model, d_model=16, num_heads=2, d_ff=16),
+            train=dataclasses.replace(config.train, steps=steps),
+            workdir=str(workdir),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def few_languages(tmp_path_factory):
+    return prepare_builder(
+        Dates,
+        str(tmp_path_factory.mktemp("tfds")),
+        DatesConfig(
+            name="few",
+            languages=("ko", "en", "ar", "am", "eu", "de"),
+            train_examples=60,
+            validation_examples=6,
+            test_examples=9,
+        ),
+    )
+
+
+def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("data.batches.prepare", lambda source, directory: few_languages)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Glyph")  # Hangul must be drawn
+        result = train(shrunk(dates.experiment(), tmp_path / "run", steps=6))
+    assert set(result.figures) == {"training", "attention_korean", "attention_english"}
+    for path in result.figures.values():
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert result.metrics["languages"] == 6 and result.metrics["test_examples"] == 54
+    assert len(result.metrics["worst_languages"]) == 6
+    assert 0 <= result.metrics["test_worst_language"] <= result.metrics["test_exact_match"] <= 1
+    out = capsys.readouterr().out
+    assert "exactly right, on days that no training example has" in out and "worst ten of 6 languages" in out
+    assert all(f"  {line}  ->  " in out for line in dates.SHOWN)
+    assert "data:image/png" in result._repr_html_()
+    # What the run directory holds is what the call returned.
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["metrics"] == result.metrics
+
+
+def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, capsys):
+    result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
+    baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_loss"]
+    assert result.metrics["stdlib_char_test_loss"] == baseline
+    assert f"stdlib_char {baseline:.4f}, modern_char {result.metrics['test_loss']:.4f}" in capsys.readouterr().out
+    layer = result.params["layers"]
+    assert set(layer["feed_forward"]) == {"gate", "hidden", "output"}
+    assert set(layer["self_attention_norm"]) == {"scale"} and "positions" not in result.params
+
+
+def test_modern_char_has_as_many_parameters_as_stdlib_char():
+    sizes = []
+    for card in (modern_char, stdlib_char):
+        experiment = card.experiment()
+        model = experiment.model(experiment.config, {"text": 100})
+        params = jax.eval_shape(lambda model=model: model.init(jax.random.key(0), np.ones((1, 8), np.int32)))
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(params)))
+    assert abs(sizes[0] - sizes[1]) < 0.02 * sizes[1]
+
+
+def test_rotary_scores_depend_on_distances_only():
+    rotate = modern_char.modern_parts(modern_char.experiment().config.model).rotate
+    query, key = jax.random.normal(jax.random.key(1), (2, 1, 1, 1, 32))
+
+    def score(query_position, key_position):
+        turned = (rotate(x, np.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
+        return float((next(turned) * next(turned)).sum())
+
+    assert score(5, 3) == pytest.approx(score(25, 23), abs=1e-4)
+    assert abs(score(5, 3) - score(5, 4)) > 1e-3
+
+
+@pytest.mark.parametrize("name", sorted(catalogue()))
+def test_every_card_says_its_command(name):
+    experiment, doc = load_experiment(name)
+    assert experiment.name == name
+    assert f"python train.py {name}" in doc
