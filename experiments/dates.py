@@ -5,10 +5,17 @@ Command:  python train.py dates
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from data.config import DataConfig
 from experiments.experiment import Config, Experiment, Report, Trained
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from model.transformer import Transformer
 
 SHOWN = (
     "2026년 11월 30일 월요일",
@@ -22,23 +29,33 @@ SHOWN = (
 
 
 def experiment() -> Experiment:
-    """Learns to read, in one model, every language whose dates CLDR localises."""
+    """One layer reads, two write; the encoder turns queries and keys by position, which finds neighbours sooner."""
     config = Config(
         data=DataConfig(source="dates", batch_size=128, buckets=3),
         model=TransformerConfig(
             d_model=128,
-            num_heads=4,
+            num_heads=2,
             d_ff=256,
-            num_encoder_layers=2,
-            num_decoder_layers=1,
+            num_encoder_layers=1,
+            num_decoder_layers=2,
             embeddings="separate",
             max_length=80,
             dropout=0.0,
         ),
         optimizer=OptimizerConfig(peak_lr=3e-3, schedule="cosine", warmup_steps=100),
-        train=TrainConfig(steps=1500, evaluate_every=500, save_every=500, log_every=25),
+        train=TrainConfig(steps=1100, evaluate_every=550, save_every=550, log_every=25),
     )
-    return Experiment("dates", config, report=report)
+    return Experiment("dates", config, model=model, report=report)
+
+
+def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
+    """The Transformer with rotary positions in self-attention, besides the sinusoids."""
+    from experiments.rotary import rotary
+    from model.parts import standard_parts
+    from model.transformer import Transformer
+
+    parts = dataclasses.replace(standard_parts(config.model), rotate=rotary)
+    return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], parts)
 
 
 def report(trained: Trained) -> Report:

@@ -41,6 +41,7 @@ def modern_parts(config) -> Parts:
     import jax
     import jax.numpy as jnp
 
+    from experiments.rotary import rotary
     from model.initializers import init_linear
     from model.linear import linear
     from model.parts import Part, standard_parts
@@ -64,15 +65,6 @@ def modern_parts(config) -> Parts:
     def swiglu(params: Mapping, x: Array) -> Array:
         gate = jax.nn.silu(linear(params["gate"], x, config.dtype))
         return linear(params["output"], gate * linear(params["hidden"], x, config.dtype), config.dtype)
-
-    def rotary(x: Array, positions: Array) -> Array:
-        """Pairs (x_i, x_{i+K/2}) turned by position · 10000^(−2i/K): scores depend on distances only."""
-        half = x.shape[-1] // 2
-        frequencies = 10000.0 ** (-jnp.arange(half) / half)
-        angles = (positions[:, :, None] * frequencies[None, None, :])[:, None]  # [1, 1, T, K/2]
-        first, second = x[..., :half], x[..., half:]
-        cos, sin = jnp.cos(angles), jnp.sin(angles)
-        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
     return dataclasses.replace(
         standard_parts(config),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from data.tokenizer import BOS, EOS, PAD
@@ -45,7 +46,9 @@ def cross_attention(trained: Trained, line: str) -> CrossAttention:
     source = _encode(trained, [line])
     written = list(trained.data.tokenizers["target"].encode(translate(trained, [line])[0]))
     target = np.array([[BOS, *written]], np.int32)
-    _, sown = trained.model.apply({"params": trained.params}, source, target, mutable=["intermediates"])
+    _, sown = trained.model.apply(
+        {"params": trained.params}, jnp.asarray(source), jnp.asarray(target), mutable=["intermediates"]
+    )
     weights = sown["intermediates"]["decoder_cross_attention"][0]  # [L, 1, H, T, S]
     length = int((source != PAD).sum())
     return CrossAttention(

@@ -2,16 +2,19 @@
 
 import dataclasses
 import json
+import sysconfig
 import warnings
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 import pytest
 
 from data.datasets.dates import Dates, DatesConfig
+from data.datasets.stdlib import Stdlib, StdlibConfig
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
 from experiments.catalogue import catalogue, load_experiment
+from experiments.rotary import rotary
 from train import train
 
 
@@ -21,7 +24,7 @@ def shrunk(experiment, workdir, steps):
         experiment,
         config=dataclasses.replace(
             config,
-            data=dataclasses.replace(config.data, batch_size=8),
+            data=dataclasses.replace(config.data, batch_size=8, buckets=1),
             model=dataclasses.replace(config.model, d_model=16, num_heads=2, d_ff=16),
             train=dataclasses.replace(config.train, steps=steps),
             workdir=str(workdir),
@@ -63,7 +66,10 @@ def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, mo
     assert json.loads((tmp_path / "run" / "result.json").read_text())["metrics"] == result.metrics
 
 
-def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, capsys):
+def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monkeypatch, capsys):
+    source = StdlibConfig(name="asyncio", root=f"{sysconfig.get_path('stdlib')}/asyncio")
+    asyncio = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
+    monkeypatch.setattr("data.batches.prepare", lambda source, directory: asyncio)
     result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
     baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_loss"]
     assert result.metrics["stdlib_char_test_loss"] == baseline
@@ -78,17 +84,16 @@ def test_modern_char_has_as_many_parameters_as_stdlib_char():
     for card in (modern_char, stdlib_char):
         experiment = card.experiment()
         model = experiment.model(experiment.config, {"text": 100})
-        params = jax.eval_shape(lambda model=model: model.init(jax.random.key(0), np.ones((1, 8), np.int32)))
+        params = jax.eval_shape(lambda model=model: model.init(jax.random.key(0), jnp.ones((1, 8), jnp.int32)))
         sizes.append(sum(leaf.size for leaf in jax.tree.leaves(params)))
     assert abs(sizes[0] - sizes[1]) < 0.02 * sizes[1]
 
 
 def test_rotary_scores_depend_on_distances_only():
-    rotate = modern_char.modern_parts(modern_char.experiment().config.model).rotate
     query, key = jax.random.normal(jax.random.key(1), (2, 1, 1, 1, 32))
 
     def score(query_position, key_position):
-        turned = (rotate(x, np.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
+        turned = (rotary(x, jnp.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
         return float((next(turned) * next(turned)).sum())
 
     assert score(5, 3) == pytest.approx(score(25, 23), abs=1e-4)

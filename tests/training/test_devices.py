@@ -30,7 +30,7 @@ def test_with_four_devices():
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join(flags)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
