@@ -13,8 +13,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TFDS_DATA_DIR", str(ROOT / ".cache" / "tfds"))
 sys.path.insert(0, str(ROOT))
 
+import hypothesis  # noqa: E402
 import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("qkv", deadline=None)
+hypothesis.settings.load_profile("qkv")
 
 _hook = jaxtyping.install_import_hook(["model"], "beartype.beartype")
 
