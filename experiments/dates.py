@@ -61,10 +61,11 @@ def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
 def report(trained: Trained) -> Report:
     """Exact match on the test split, whose calendar days no training example has; by language; samples; attention."""
     from analysis.attention import attention_map
-    from experiments.translate import cross_attention, translate, translate_split
+    from experiments.translator import Translator
 
+    translator = Translator(trained)
     examples = list(trained.data.examples("test"))
-    outputs = translate_split(trained, "test")
+    outputs = translator.split("test")
     right: dict[str, list[bool]] = {}
     for example, output in zip(examples, outputs, strict=True):
         right.setdefault(example["language"], []).append(output == example["target"])
@@ -78,7 +79,7 @@ def report(trained: Trained) -> Report:
         "worst ten of", len(by_language), "languages:", ", ".join(f"{name} {by_language[name]:.0%}" for name in worst)
     )
     print("samples:")
-    for line, output in zip(SHOWN, translate(trained, SHOWN), strict=True):
+    for line, output in zip(SHOWN, translator.lines(SHOWN), strict=True):
         print(f"  {line}  ->  {output}")
     wrong = [(e, o) for e, o in zip(examples, outputs, strict=True) if o != e["target"]]
     for example, output in wrong[:5]:
@@ -86,7 +87,7 @@ def report(trained: Trained) -> Report:
 
     figures = {}
     for name, line in (("attention_korean", SHOWN[0]), ("attention_english", SHOWN[1])):
-        weights, source, target = cross_attention(trained, line)
+        weights, source, target = translator.attention(line)
         figures[name] = trained.figures / f"{name}.png"
         title = f"Where the last decoder layer looks: {line}"
         attention_map(weights[-1], source, target, figures[name], title)

@@ -1,0 +1,99 @@
+"""Text in, text out, with a trained encoder–decoder: what the reports of such experiments share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data.tokenizer import BOS, EOS, PAD
+from decoding.transformer_step import greedy_transformer
+
+if TYPE_CHECKING:
+    from experiments.experiment import Trained
+
+ROWS = 256
+"""Sentences that are decoded together, padding rows among them, so that there is one program for each width."""
+
+
+class CrossAttention(NamedTuple):
+    """Which source characters each target character was written from."""
+
+    weights: np.ndarray
+    """[L, H, T, S]: row t is where the decoder looked when it wrote target token t."""
+    source: list[str]
+    target: list[str]
+
+
+class Translator:
+    """Greedy decoding of text, compiled once for each width that training had."""
+
+    def __init__(self, trained: Trained):
+        self._trained, self._data = trained, trained.data
+        max_tokens, model = trained.data.max_target_length, trained.model
+        self._decode = jax.jit(
+            lambda params, source: (
+                greedy_transformer(model, params, source, max_tokens=max_tokens, first_id=BOS, end_id=EOS).tokens
+            )
+        )
+
+    def split(self, split: str) -> list[str]:
+        """The output for every example of `split`, in the order of `data.examples(split)`."""
+        batches = self._data.eval_batches(split, ROWS)
+        sources = np.concatenate([batch["inputs"]["source"] for batch in batches])
+        return self._texts(sources[: self._data.num_examples(split)])
+
+    def lines(self, lines: Sequence[str]) -> list[str]:
+        """The output for each line, same order and number.
+
+        Raises:
+          ValueError: a line is longer than the model's longest source; names it.
+        """
+        return self._texts(self._encode(lines))
+
+    def attention(self, line: str) -> CrossAttention:
+        """The weights of the decoder's attention over `line` while it writes its output."""
+        source = self._encode([line])
+        length = int((source != PAD).sum())
+        written = [int(token) for token in self._tokens(source)[0] if token not in (PAD, EOS)]
+        _, sown = self._trained.model.apply(
+            {"params": self._trained.params},
+            jnp.asarray(source[:, :length]),
+            jnp.array([[BOS, *written]]),
+            mutable=["intermediates"],
+        )
+        weights = np.asarray(sown["intermediates"]["decoder_cross_attention"][0])  # [L, 1, H, T, S]
+        sides = (("source", source[0, : length - 1]), ("target", written))
+        symbols = [[*(self._data.tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
+        return CrossAttention(weights[:, 0], *symbols)
+
+    def _texts(self, sources: np.ndarray) -> list[str]:
+        return [self._data.tokenizers["target"].decode(row) for row in self._tokens(sources)]
+
+    def _tokens(self, sources: np.ndarray) -> np.ndarray:
+        """Rows of source ids [N, S] -> rows of target ids [N, T]. Short sentences are decoded in narrow batches."""
+        widths = np.asarray(self._data.source_widths)
+        bucket = np.searchsorted(widths, (sources != PAD).sum(axis=1))
+        outputs = np.full((len(sources), self._data.max_target_length), PAD, np.int32)
+        for index, width in enumerate(widths):
+            members = np.flatnonzero(bucket == index)
+            for rows in np.split(members, range(ROWS, len(members), ROWS)) if len(members) else []:
+                batch = np.full((ROWS, width), PAD, np.int32)
+                batch[: len(rows)] = sources[rows, :width]
+                outputs[rows] = np.asarray(self._decode(self._trained.params, batch))[: len(rows)]
+        return outputs
+
+    def _encode(self, lines: Sequence[str]) -> np.ndarray:
+        longest = self._data.max_source_length
+        source = np.full((len(lines), longest), PAD, np.int32)
+        for number, line in enumerate(lines, start=1):
+            ids = [*self._data.tokenizers["source"].encode(line), EOS]
+            if len(ids) > longest:
+                raise ValueError(
+                    f"line {number} has {len(ids) - 1} characters, the model reads at most {longest - 1}: {line!r}"
+                )
+            source[number - 1, : len(ids)] = ids
+        return source
