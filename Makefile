@@ -11,7 +11,7 @@ demo: setup
 	$(BIN)/python train.py dates
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=15
 
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -41,8 +41,8 @@ class BucketPlan:
 
     The endless sequence of the epochs' orders is taken in windows of 32 batches. A window's sentences are sorted by the
     narrowest width that holds them (and stay in random order otherwise), cut into batches of equal size, and the
-    batches shuffled. So every example still comes once in an epoch, nothing is dropped, and every batch has one of the
-    shapes (batch_size, width).
+    batches shuffled. So every example still comes as often as any other, nothing is dropped, and every batch has one of
+    the shapes (batch_size, width). A window over the seam of two epochs mixes the end of one with the start of the next.
     """
 
     lengths: np.ndarray
@@ -59,6 +59,8 @@ class BucketPlan:
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
         """Rows of batch `index` (int64 [batch_size]), and the width that holds them."""
+        if len(self.widths) == 1:  # nothing to sort: the epochs' orders as they are
+            return self._plan[index], self.widths[0]
         window, batch = divmod(index, WINDOW)
         with self._lock:  # else every reading thread would sort the same window
             if window not in self._windows:

@@ -173,6 +173,8 @@ def test_nan_stops_the_run_with_a_finite_checkpoint(tmp_path):
     from training.checkpoint import Checkpoints
 
     experiment = small(tmp_path / "unused")
+    optimizer = dataclasses.replace(experiment.config.optimizer, clip_norm=0.0)
+    experiment = dataclasses.replace(experiment, config=dataclasses.replace(experiment.config, optimizer=optimizer))
     model = experiment.model(experiment.config, {"source": 14, "target": 14})
     state = jax.eval_shape(lambda: new_state(experiment, model, {"source": (8, 13), "target": (8, 13)}))
     with Checkpoints(tmp_path / "run" / "checkpoints", 3) as checkpoints:

@@ -67,9 +67,9 @@ def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, mo
 
 
 def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monkeypatch, capsys):
-    source = StdlibConfig(name="asyncio", root=f"{sysconfig.get_path('stdlib')}/asyncio")
-    asyncio = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
-    monkeypatch.setattr("data.batches.prepare", lambda source, directory: asyncio)
+    source = StdlibConfig(name="email", root=f"{sysconfig.get_path('stdlib')}/email")
+    email = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
+    monkeypatch.setattr("data.batches.prepare", lambda source, directory: email)
     result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
     baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_loss"]
     assert result.metrics["stdlib_char_test_loss"] == baseline
