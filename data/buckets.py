@@ -41,8 +41,8 @@ class BucketPlan:
 
     The endless sequence of the epochs' orders is taken in windows of 32 batches. A window's sentences are sorted by the
     narrowest width that holds them (and stay in random order otherwise), cut into batches of equal size, and the
-    batches shuffled. So every example still comes as often as any other, nothing is dropped, and every batch has one of
-    the shapes (batch_size, width). A window over the seam of two epochs mixes the end of one with the start of the next.
+    batches shuffled. So every example still comes as often as any other, nothing is dropped, and a batch has one of the
+    shapes (batch_size, width). A window over the seam of two epochs mixes the end of one with the start of the next.
     """
 
     lengths: np.ndarray
