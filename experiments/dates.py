@@ -1,6 +1,8 @@
 """Dates as people write them in 300 languages, to ISO 8601 (encoder–decoder, characters).
 
 Command:  python train.py dates
+Time:     176 s of training on 2 cores (AMD EPYC, no AMX, busy), 35 s of compilation; preparing the data, once, 25–28 s
+Measured: 91.4% exact match on the test split (92.3% on validation), worst language 15% (tok); goal 99.5% and 95%, see LOG.md
 """
 
 from __future__ import annotations

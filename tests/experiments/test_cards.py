@@ -66,6 +66,7 @@ def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, mo
     assert json.loads((tmp_path / "run" / "result.json").read_text())["metrics"] == result.metrics
 
 
+@pytest.mark.slow
 def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monkeypatch, capsys):
     source = StdlibConfig(name="email", root=f"{sysconfig.get_path('stdlib')}/email")
     email = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
