@@ -3,9 +3,10 @@
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
+import numpy as np
 from babel import Locale, localedata
 from babel.dates import DateTimeFormat, get_date_format
 
@@ -83,6 +84,46 @@ def languages() -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
         "dates are not localised": tuple(unlocalised),
         "script writes dates as the bare language does": tuple(same),
     }
+
+
+def strangeness(codes: Sequence[str]) -> dict[str, float]:
+    """How badly the months of each language are guessed from how all the others write theirs, between 0 and 1.
+
+    The guess is naive Bayes over letter trigrams (0.1 added to each count), leaving out the language itself; what is
+    given is the probability that it leaves to the eleven wrong months, mean over the months of the long and the medium
+    form. 0 where months are numbers. English has 0.00, Zulu 0.04, Korean 0.38, Basque 0.76, Thai 0.92.
+    """
+    trigrams = {code: _trigrams(code) for code in codes}
+    counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(12))
+    for of_language in trigrams.values():
+        for trigram, months in of_language.items():
+            counts[trigram] += months
+    result = {}
+    for code, of_language in trigrams.items():
+        wrong = []
+        for form in ("long", "medium"):
+            for month in range(1, 13):
+                template = templates(code)[form, month, 0]
+                votes = sum(np.log(counts[each] - of_language[each] + 0.1) for each in _trigrams_of(template))
+                odds = np.exp(votes - np.max(votes))
+                wrong.append(0.0 if "%(month)" in template else 1 - odds[month - 1] / odds.sum())
+        result[code] = float(np.mean(wrong))
+    return result
+
+
+def _trigrams(code: str) -> dict[str, np.ndarray]:
+    """Letter trigrams of the long and medium forms -> in which of the 12 months each occurs, as 0 or 1."""
+    result: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(12))
+    for (form, month, weekday), template in templates(code).items():
+        if form != "full" and weekday == 0:
+            for trigram in _trigrams_of(template):
+                result[trigram][month - 1] = 1
+    return result
+
+
+def _trigrams_of(template: str) -> set[str]:
+    text = re.sub(" +", " ", re.sub(r"%\(\w+\)\d*d", " ", f" {template} ").lower())
+    return {text[n : n + 3] for n in range(len(text) - 2)} or {text}
 
 
 def ambiguous_days(

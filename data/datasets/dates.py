@@ -3,7 +3,7 @@
 import datetime
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +11,10 @@ import babel
 import numpy as np
 import tensorflow_datasets as tfds
 
-from data.datasets.date_forms import FORMS, ambiguous_days, languages, templates, write
+from data.datasets.date_forms import FORMS, ambiguous_days, languages, strangeness, templates, write
 
+STRANGE = 4
+"""How many training examples a language with quite strange month names has for each of one with well-known ones."""
 _SPLITS = {"train": 0.9, "validation": 0.05, "test": 0.05}
 
 
@@ -21,7 +23,7 @@ class DatesConfig(tfds.core.BuilderConfig):
     languages: tuple[str, ...] = ()
     """CLDR language codes; empty: all that are localised."""
     train_examples: int = 600
-    """Training examples of each language."""
+    """Training examples of a language, on average. Those whose months are strange to the others have more."""
     validation_examples: int = 20
     """Validation examples of each language."""
     test_examples: int = 40
@@ -43,7 +45,7 @@ class Dates(tfds.core.GeneratorBasedBuilder):
     `ambiguous` {split: n}, `combinations` {split: n}, `languages` n, `languages_left_out` {reason: [code]}.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
+    VERSION = tfds.core.Version("1.1.0")
     # Another CLDR writes other dates: Babel's version is in the name, so that old data is not taken for new.
     BUILDER_CONFIGS: ClassVar = [DatesConfig(name=f"babel-{babel.__version__}")]
 
@@ -86,11 +88,12 @@ class Dates(tfds.core.GeneratorBasedBuilder):
                 + f"{counts.total():,} of {sum(total.values()):,} strings, which two dates share"
             ),
         )
-        sizes = (config.train_examples, config.validation_examples, config.test_examples)
-        return {
-            split: _generate(codes, days_of[split], size, ambiguous, config.seed)
-            for split, size in zip(days_of, sizes, strict=True)
+        sizes = {
+            "train": train_sizes(codes, config.train_examples),
+            "validation": dict.fromkeys(codes, config.validation_examples),
+            "test": dict.fromkeys(codes, config.test_examples),
         }
+        return {split: _generate(sizes[split], days, ambiguous, config.seed) for split, days in days_of.items()}
 
     def _generate_examples(self) -> Iterator:
         raise NotImplementedError("_split_generators returns the generators")
@@ -107,9 +110,17 @@ def split_days(first_year: int, last_year: int, seed: int) -> dict[str, list[dat
     return {split: order[bounds[n] : bounds[n + 1]] for n, split in enumerate(_SPLITS)}
 
 
-def _generate(codes, days, size, ambiguous, seed) -> Iterator[tuple[int, dict[str, str]]]:
-    drawn = [_draw(code, days, size, ambiguous, seed) for code in codes]
-    yield from enumerate(example for turn in zip(*drawn, strict=True) for example in turn)
+def train_sizes(codes: Sequence[str], mean: int) -> dict[str, int]:
+    """Training examples of each language: up to `STRANGE` times as many where months look like no other language's."""
+    weights = {code: 1 + (STRANGE - 1) * value for code, value in strangeness(codes).items()}
+    scale = mean * len(codes) / sum(weights.values())
+    return {code: round(scale * weight) for code, weight in weights.items()}
+
+
+def _generate(sizes, days, ambiguous, seed) -> Iterator[tuple[int, dict[str, str]]]:
+    drawn = [_draw(code, days, size, ambiguous, seed) for code, size in sizes.items()]
+    turns = ((n / len(examples), example) for examples in drawn for n, example in enumerate(examples))
+    yield from enumerate(example for _, example in sorted(turns, key=lambda turn: turn[0]))
 
 
 def _draw(code, days, size, ambiguous, seed) -> list[dict[str, str]]:
