@@ -2,12 +2,16 @@
 
 import gzip
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from data.prepare import prepare
 from data.records import Examples
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def files(directory, **contents):
@@ -170,3 +174,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises((ValueError, OSError), match="occupied") as error:
         prepare(f"tsv:{tmp_path}", str(tmp_path / "occupied"))
     assert "\n" not in str(error.value) and Path(tmp_path / "occupied").read_text() == "a file"
+
+
+def test_nothing_of_tensorflow_is_imported(tmp_path, place):
+    """Where it is installed, that is; where it is not, this shows that it is not needed."""
+    files(tmp_path, train__tsv="a\tb\nc\td\n", valid__tsv="a\tb\n")
+    program = (
+        "import sys; from data.batches import load; from data.config import DataConfig\n"
+        "config = DataConfig(sys.argv[1], batch_size=2, tokenizer='bpe', vocab_size=300, directory=sys.argv[2])\n"
+        "next(load(config).train_batches(0))\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'tensorflow'])"
+    )
+    command = [sys.executable, "-c", program, f"tsv:{tmp_path}", str(place)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "[]"
