@@ -1,6 +1,7 @@
 """A user's files, from their bytes to the examples that come back: nothing lost, nothing half written."""
 
 import gzip
+import pickle
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,7 @@ def test_parallel_text_comes_back_in_order(tmp_path, place, capsys):
     assert pairs(builder, "train") == [("a", "x"), ("c", "z")]
     assert pairs(builder, "validation") == [("a", "x"), ("", "y"), ("c", ""), ("", "")]
     assert pairs(builder, "test") == [("q\u2028r", "s\0t")]
+    assert len(pickle.dumps(builder)) < 10_000 and builder.builder_config.corpus is None  # as worker processes get it
     out = capsys.readouterr().out
     assert "2 train, 4 validation, 1 test examples (en → de; 3 training pairs with a blank side left out)" in out
     # The other direction is other data.
