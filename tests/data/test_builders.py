@@ -89,3 +89,18 @@ def test_records_of_another_dataset_are_told(tmp_path, prepared):
         read_columns(builder, "train", ("text",))
     assert Examples(builder, "train")[0].keys() == {"source", "target"}
     assert Path(builder.data_path) == prepared
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda at: train_file(at).unlink(),
+        lambda at: train_file(at).write_bytes(train_file(at).read_bytes()[:300]),
+        lambda at: train_file(at).write_bytes(next(at.glob("*test*")).read_bytes()),
+    ],
+    ids=["missing", "cut", "other"],
+)
+def test_missing_and_exchanged_files_are_noticed_before_anything_is_read(tmp_path, prepared, damage):
+    damage(prepared)
+    with pytest.raises(ValueError, match="are damaged"):
+        prepare_builder(Reverse, str(tmp_path), CONFIG)
