@@ -71,19 +71,18 @@ def train(experiment: Experiment) -> Result:
     with StopRequest() as stop, Checkpoints(run.checkpoints, settings.keep_checkpoints) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
         initial = jax.jit(lambda: new_state(experiment, model, input_shapes), out_shardings=everywhere(mesh))
-        start, position, window = checkpoints.latest() or 0, 0, None
+        start, position = checkpoints.latest() or 0, 0
         if start:
             state, saved = checkpoints.restore(like=initial.eval_shape())
-            position, window = saved["position"], saved["window"]
+            position = saved["position"]
         else:
             state = initial()
         batches = data.train_batches(settings.seed, start=position)
         print(f"{name}: {data.num_train_examples:,} training examples, set up in {time.perf_counter() - clock:.1f} s")
-        blanks = [put(batch, by_row(mesh)) for batch in data.blank_batches()]
-        classes = list(data.vocab_sizes.values())[-1]
-        print(f"{name}: {memory_line(state, blanks[-1], classes, settings)}", flush=True)
+        print(f"{name}: {memory_line(state, input_shapes, data.vocab_sizes)}", flush=True)
 
         clock = time.perf_counter()
+        blanks = [put(batch, by_row(mesh)) for batch in data.blank_batches()]
         jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
         shapes = ", ".join("×".join(map(str, next(iter(batch["inputs"].values())).shape)) for batch in blanks)
@@ -92,17 +91,17 @@ def train(experiment: Experiment) -> Result:
 
         clock = time.perf_counter()
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
-            log = StepLog(writer, progress, settings.log_every, window)
+            log = StepLog(writer, progress, settings.log_every)
             for step in range(start, settings.steps + 1):
                 last = step == settings.steps
                 if last or (step > start and step % settings.evaluate_every == 0):
-                    log.settle(last)
+                    log.flush()
                     with progress.paused("evaluating"):
                         validation = evaluate(eval_step, state.params, data.eval_batches("validation"))
                     writer.write(step, "validation", validation)
                 if last or stop.signal or (step > start and step % settings.save_every == 0):
-                    log.settle()
-                    checkpoints.save(step, state, {"position": position, "window": log.open_window})
+                    log.flush()
+                    checkpoints.save(step, state, {"position": position})
                 if stop.signal:
                     print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
                     raise SystemExit(stop.exit_code)

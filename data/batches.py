@@ -22,7 +22,8 @@ from data.plan import EvalPlan, TrainPlan
 from data.prepare import prepare
 from data.records import Examples, check_split, read_columns
 from data.sequences import Sequences, encode
-from data.tokenizer import BOS, EOS, PAD, CharacterTokenizer
+from data.tokenizer import BOS, EOS, PAD, Tokenizer
+from data.tokenizers import load_tokenizer, make_tokenizers
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -39,7 +40,7 @@ class Data(ABC):
 
     config: DataConfig
     builder: "tfds.core.DatasetBuilder"
-    tokenizers: Mapping[str, CharacterTokenizer]
+    tokenizers: Mapping[str, Tokenizer]
     """source and target, or text."""
     encoded: Mapping[str, Mapping[str, Sequences]]
     """Side (as in `tokenizers`) -> split -> ids."""
@@ -205,12 +206,11 @@ def load_from(
     texts = {
         split: read_columns(builder, split, sides) for split, info in builder.info.splits.items() if info.num_examples
     }
-    tokenizers = {
-        side: CharacterTokenizer.load(_tokenizer_file(tokenizers_from, side))
+    tokenizers = (
+        {side: load_tokenizer(_tokenizer_file(tokenizers_from, side)) for side in sides}
         if tokenizers_from
-        else CharacterTokenizer.train(texts["train"][side])
-        for side in sides
-    }
+        else make_tokenizers(config, texts["train"])
+    )
     encoded = {
         side: {
             split: encode(tokenizers[side], columns[side], f"{side} of {builder.name}, split {split}")
@@ -221,7 +221,7 @@ def load_from(
     for side, of_split in encoded.items():
         for split, sequences in of_split.items():
             if sequences.num_unknown:
-                print(f"{builder.name}, {split}: {sequences.num_unknown:,} characters of {side} are unknown")
+                print(f"{builder.name}, {split}: {sequences.num_unknown:,} tokens of {side} are unknown")
     data = {"config": config, "builder": builder, "tokenizers": tokenizers, "encoded": encoded}
     return TextData(**data) if sides == ("text",) else _fit_pairs(data)
 

@@ -1,18 +1,24 @@
-"""From the name of a dataset to its data on disk, prepared once and then reused."""
+"""From a data source to its data on disk, prepared once and then reused.
 
-import contextlib
+python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
+python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
+"""
+
+import argparse
 import difflib
 import importlib
-import io
-import time
-from collections.abc import Iterator
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING
 
-import absl.logging
+from data.builders import check_data, make_builder, prepare_builder
+from data.sources import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
+
+    from data.records import Renamed
+
+__all__ = ["BUILDERS", "prepare", "prepare_builder"]
 
 BUILDERS = {
     "dates": "data.datasets.dates:Dates",
@@ -22,63 +28,74 @@ BUILDERS = {
 """Name -> module and class of a TFDS builder, imported when it is asked for."""
 
 
-def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder":
-    """The TFDS builder of dataset `source`, its array_record files ready to be read.
+def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Renamed":
+    """The TFDS builder of data source `source` (`data.sources` has the grammar), its array_record files ready.
 
     `directory` is where TFDS keeps data; empty means TFDS's own choice ($TFDS_DATA_DIR, or ~/tensorflow_datasets).
-    What has been prepared there before is reused. Raises ValueError for an unknown name.
+    What has been prepared there before is reused; files of the user's by a digest of their content. Raises ValueError,
+    one line, for an unknown name, for files that cannot be used, and for a TFDS dataset that is not prepared.
     """
+    parsed = parse_source(source)
+    if parsed.kind == "tfds":
+        from data.tfds_sets import open_tfds
+
+        return open_tfds(parsed, directory)
+    if parsed.kind != "builder":
+        return _prepare_local(parsed, directory)
     if source not in BUILDERS:
         near = difflib.get_close_matches(source, BUILDERS, n=1)
         hint = f"; perhaps you meant {near[0]}?" if near else ""
-        raise ValueError(f"unknown dataset {source!r}: there are {', '.join(sorted(BUILDERS))}{hint}")
+        raise ValueError(f"unknown dataset {source!r}: there are {', '.join(sorted(BUILDERS))}, {GRAMMAR}{hint}")
     module, name = BUILDERS[source].split(":")
     builder_class = getattr(importlib.import_module(module), name)
     return prepare_builder(builder_class, directory)
 
 
-def prepare_builder(
-    builder_class: "type[tfds.core.DatasetBuilder]",
-    directory: str = "",
-    config: "tfds.core.BuilderConfig | None" = None,
-) -> "tfds.core.DatasetBuilder":
-    """A builder of this class and config with its data on disk; prints one line if it has to generate them."""
-    import tensorflow_datasets as tfds
+def _prepare_local(source: Source, directory: str) -> "tfds.core.DatasetBuilder":
+    from data.local_corpus import LocalSource
 
-    def make() -> tfds.core.DatasetBuilder:
-        data_dir = str(Path(directory).expanduser()) if directory else None
-        return builder_class(data_dir=data_dir, config=config, file_format="array_record")
+    local = LocalSource.find(source)
+    digest = local.digest()
+    from data.datasets.local import LocalConfig, LocalPairs, LocalText
 
-    with _quiet():
-        builder = make()
-        if builder.is_prepared():
-            return builder
-        start = time.perf_counter()
-        tfds.disable_progress_bar()
-        try:
-            builder.download_and_prepare()
-        except OSError:
-            # A finished directory is renamed into place. Where another process was faster, its data are as good.
-            if not make().is_prepared():
-                raise
-            return make()
-    counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
-    report = (builder.info.metadata or {}).get("report")
-    print(
-        f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
-        + (f" ({report})" if report else ""),
-        flush=True,
-    )
+    builder_class = LocalText if source.kind == "text" else LocalPairs
+    builder = make_builder(builder_class, directory, LocalConfig(name=digest))
+    # Read in full before TFDS makes its first directory: files that cannot be used leave no trace.
+    if not builder.is_prepared():
+        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()))
+        return make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
+    check_data(builder)
+    if report := builder.info.metadata.get("report"):
+        print(f"{source}: {report}")
     return builder
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without TFDS's own messages: that a folder it is about to make is not there yet, where it will be, and so on."""
-    level = absl.logging.get_verbosity()
-    absl.logging.set_verbosity(absl.logging.ERROR)
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data.prepare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", nargs="+", help=f"dates, reverse, stdlib, {GRAMMAR}")
+    parser.add_argument("--directory", default="", help="where to keep the data; default: where TFDS does")
+    options = parser.parse_args()
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        absl.logging.set_verbosity(level)
+        sources = [parse_source(source) for source in options.source]
+    except ValueError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        sys.exit(2)
+    try:
+        for source in sources:
+            if source.kind == "tfds":
+                from data.tfds_sets import prepare_tfds
+
+                builder = prepare_tfds(source, options.directory)
+            else:
+                builder = prepare(str(source), options.directory)
+            print(f"{source} is in {builder.data_path}")
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

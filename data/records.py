@@ -1,7 +1,10 @@
 """The texts of a prepared dataset: one by one as they are shown, or a whole split at once as they are encoded."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from data.builders import damaged
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -9,13 +12,61 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 
 
+@dataclass(frozen=True)
+class Renamed:
+    """A prepared dataset, some of its text features under the names that we use. Stands for its builder."""
+
+    builder: "tfds.core.DatasetBuilder"
+    columns: Mapping[str, str]
+    """Our name (source and target, or text) -> the feature's."""
+
+    @property
+    def name(self) -> str:
+        return self.builder.name
+
+    @property
+    def data_path(self) -> Any:
+        return self.builder.data_path
+
+    @property
+    def info(self) -> "RenamedInfo":
+        return RenamedInfo(self.builder.info, self.columns)
+
+    def as_data_source(self, split: str, **options: Any) -> Sequence:
+        return self.builder.as_data_source(split, **options)
+
+
+@dataclass(frozen=True)
+class RenamedInfo:
+    """What is asked of a `DatasetInfo`, for `Renamed`."""
+
+    info: "tfds.core.DatasetInfo"
+    columns: Mapping[str, str]
+
+    @property
+    def features(self) -> dict[str, Any]:
+        return {name: self.info.features[feature] for name, feature in self.columns.items()}
+
+    @property
+    def splits(self) -> Any:
+        return self.info.splits
+
+    @property
+    def metadata(self) -> Any:
+        return self.info.metadata
+
+    @property
+    def full_name(self) -> str:
+        return self.info.full_name
+
+
 class Examples(Sequence):
     """The examples of a split in file order, each a dict of str; read from disk when asked for."""
 
-    def __init__(self, builder: "tfds.core.DatasetBuilder", split: str) -> None:
+    def __init__(self, builder: "tfds.core.DatasetBuilder | Renamed", split: str) -> None:
         """Raises ValueError for a split that the dataset lacks."""
         check_split(builder, split)
-        self._source = builder.as_data_source(split)
+        self._builder, self._source = builder, _raw(builder, split)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -29,10 +80,12 @@ class Examples(Sequence):
             return [self[n] for n in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
-        return {name: value.decode() for name, value in self._source[index % len(self)].items()}
+        names = tuple(self._builder.info.features)
+        (values,) = _texts(self._builder, self._source, [index % len(self)], names)
+        return dict(zip(names, values))
 
 
-def check_split(builder: "tfds.core.DatasetBuilder", split: str) -> None:
+def check_split(builder: "tfds.core.DatasetBuilder | Renamed", split: str) -> None:
     """Raises ValueError unless the dataset has a split of this name with at least one example."""
     splits = builder.info.splits
     if split not in splits:
@@ -41,18 +94,44 @@ def check_split(builder: "tfds.core.DatasetBuilder", split: str) -> None:
         raise ValueError(f"split {split!r} of {builder.name} has no examples")
 
 
-def read_columns(builder: "tfds.core.DatasetBuilder", split: str, names: Sequence[str]) -> dict[str, list[str]]:
-    """Text features `names` of all examples of `split`, in file order: name -> texts. Raises as `check_split`."""
-    from tensorflow_datasets.core.decode import DeserializeMethod
-    from tensorflow_datasets.proto import tf_example_pb2
+def read_columns(
+    builder: "tfds.core.DatasetBuilder | Renamed", split: str, names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Text features `names` of all examples of `split`, in file order: name -> texts.
 
+    Raises ValueError as `check_split`, and for data on disk that are damaged or do not belong to this dataset.
+    """
     check_split(builder, split)
-    # The records as they lie on disk: 11 µs an example, where TFDS's own decoding takes 70.
-    source = builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+    source = _raw(builder, split)
     columns: dict[str, list[str]] = {name: [] for name in names}
     for start in range(0, len(source), _CHUNK):
-        for record in source.__getitems__(list(range(start, min(start + _CHUNK, len(source))))):
-            feature = tf_example_pb2.Example.FromString(record).features.feature
-            for name, column in columns.items():
-                column.append(feature[name].bytes_list.value[0].decode())
+        rows = range(start, min(start + _CHUNK, len(source)))
+        for values in _texts(builder, source, list(rows), names):
+            for column, value in zip(columns.values(), values):
+                column.append(value)
     return columns
+
+
+def _raw(builder: "tfds.core.DatasetBuilder | Renamed", split: str) -> Sequence:
+    """The records as they lie on disk: 11 µs an example, where TFDS's own decoding takes 70."""
+    from tensorflow_datasets.core.decode import DeserializeMethod
+
+    return builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+
+
+def _texts(
+    builder: "tfds.core.DatasetBuilder | Renamed", source: Sequence, rows: list[int], names: Iterable[str]
+) -> Iterator[list[str]]:
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    columns = builder.columns if isinstance(builder, Renamed) else {}
+    features = [columns.get(name, name) for name in names]
+    try:
+        for record in source.__getitems__(rows):
+            feature = tf_example_pb2.Example.FromString(record).features.feature
+            yield [feature[name].bytes_list.value[0].decode() for name in features]
+    except (RuntimeError, DecodeError, UnicodeDecodeError) as error:  # array_record's own checksums say RuntimeError
+        raise damaged(builder.data_path, error) from None
+    except IndexError:
+        raise damaged(builder.data_path, f"its records lack {' or '.join(features)}") from None

@@ -127,8 +127,8 @@ def test_evaluation_is_in_the_order_of_the_examples(pairs):
 def test_what_is_unknown_or_too_long_is_counted(pairs, capsys):
     data = load_from(pairs, CONFIG)
     assert capsys.readouterr().out.splitlines() == [
-        "given, validation: 1 characters of source are unknown",
-        "given, validation: 1 characters of target are unknown",
+        "given, validation: 1 tokens of source are unknown",
+        "given, validation: 1 tokens of target are unknown",
         "given, validation: 1 of 4 examples are longer than 6 source or 6 target tokens and are cut",
     ]
     rows = stacked(data.eval_batches("validation"))

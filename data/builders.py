@@ -1,0 +1,113 @@
+"""A TFDS builder with its data on disk: generated once, checked each time, never silently replaced."""
+
+import contextlib
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import absl.logging
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+
+def prepare_builder(
+    builder_class: "type[tfds.core.DatasetBuilder]",
+    directory: str = "",
+    config: "tfds.core.BuilderConfig | None" = None,
+) -> "tfds.core.DatasetBuilder":
+    """A builder of this class and config with its data on disk; prints one line if it has to generate them.
+
+    Raises ValueError where the place of the data is taken by something else, or by damaged data.
+    """
+    import tensorflow_datasets as tfds
+
+    with quiet():
+        builder = make_builder(builder_class, directory, config)
+        if builder.is_prepared():
+            check_data(builder)
+            return builder
+        start = time.perf_counter()
+        tfds.disable_progress_bar()
+        try:
+            builder.download_and_prepare()
+        except OSError:
+            # A finished directory is renamed into place. Where another process was faster, its data are as good.
+            if not make_builder(builder_class, directory, config).is_prepared():
+                raise
+            return make_builder(builder_class, directory, config)
+    counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
+    report = (builder.info.metadata or {}).get("report")
+    print(
+        f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
+        + (f" ({report})" if report else ""),
+        flush=True,
+    )
+    return builder
+
+
+def make_builder(
+    builder_class: "type[tfds.core.DatasetBuilder]",
+    directory: str = "",
+    config: "tfds.core.BuilderConfig | None" = None,
+) -> "tfds.core.DatasetBuilder":
+    """The builder, which reads its directory if there is one. Raises ValueError if that does not hold a dataset."""
+    data_dir = str(Path(directory).expanduser()) if directory else None
+    try:
+        with quiet():
+            builder = builder_class(data_dir=data_dir, config=config, file_format="array_record")
+    except Exception as error:  # protobuf's errors are of no common kind
+        path = Path(data_dir or default_directory()) / builder_class.name / (config.name if config else "")
+        raise damaged(path, error) from None
+    if not builder.is_prepared() and Path(builder.data_path).exists():
+        raise ValueError(
+            f"{builder.data_path} exists and is not a dataset that TFDS prepared: move it away, or choose another "
+            "directory for the data"
+        )
+    return builder
+
+
+def check_data(builder: "tfds.core.DatasetBuilder") -> None:
+    """Raises ValueError unless all data files of a prepared dataset are there, readable, and as long as promised."""
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    for split in builder.info.splits.values():
+        for path, length in zip(split.filepaths, split.shard_lengths):
+            try:
+                reader = ArrayRecordReader(str(path))
+                found = reader.num_records()
+                reader.close()
+            except RuntimeError as error:
+                raise damaged(builder.data_path, error) from None
+            if found != length:
+                raise damaged(builder.data_path, f"{Path(path).name} has {found:,} records, not {length:,}")
+
+
+def damaged(path: object, why: object) -> ValueError:
+    """What to raise when prepared data under `path` cannot be read."""
+    return ValueError(f"the prepared data in {path} are damaged ({_one_line(why)}): remove them to prepare them again")
+
+
+def default_directory() -> str:
+    """Where TFDS keeps data unless it is told: $TFDS_DATA_DIR, or ~/tensorflow_datasets."""
+    from tensorflow_datasets.core import constants
+
+    return str(Path(constants.DATA_DIR).expanduser())
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without TFDS's own messages: that a folder it is about to make is not there yet, where it will be, and so on."""
+    level = absl.logging.get_verbosity()
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        absl.logging.set_verbosity(level)
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,176 @@
+"""Look at data before training on them.
+
+    python -m data.inspect tsv:corpus/kor --data.normalization NFD
+    python -m data.inspect parallel:corpus/multi30k:en-de --data.tokenizer bpe --data.shared_vocabulary True
+
+The options are those of train.py, with the same meaning. After what reading the data has to say come the examples of
+each split, lengths, what the vocabulary covers, what the limits touch, padding, and the first batches as text.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from data.batches import PairData, TextData, load
+from data.config import DataConfig
+from data.lengths import draw, histogram
+from data.options import check_options
+from data.tokenizer import EOS, PAD, UNK
+
+_WASTE_BATCHES = 300
+"""Batches over which padding is counted: more would not change the third digit."""
+_BAR = 40
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the command line of `python -m data.inspect` can say."""
+
+    data: DataConfig
+    picture: str = "lengths.png"
+    """File for the picture of the lengths; empty: none."""
+    batches: int = 2
+    """First training batches that are shown as text."""
+    rows: int = 4
+    """Rows of each that are shown."""
+    seed: int = 0
+    """Seed of the order, as train.seed."""
+
+
+def inspect(options: Inspection) -> list[str]:
+    """The lines of the report; writes the picture. Raises ValueError as `data.batches.load`."""
+    data = load(options.data)
+    lines = [
+        *_counts(data),
+        *_lengths(data),
+        *_vocabulary(data),
+        *_limits(data),
+        *_padding(data, options.seed),
+        *_batches(data, options),
+    ]
+    if options.picture:
+        draw({side: of_split["train"].lengths for side, of_split in data.encoded.items()}, options.picture)
+        lines.append(f"picture of the lengths: {options.picture}")
+    return lines
+
+
+def _counts(data: PairData | TextData) -> Iterator[str]:
+    yield "examples"
+    sides = list(data.encoded)
+    for split, sequences in data.encoded[sides[0]].items():
+        tokens = ", ".join(f"{len(data.encoded[side][split].ids):,} tokens of {side}" for side in sides)
+        yield f"  {split:<20} {len(sequences.lengths):>12,}   {tokens}"
+
+
+def _lengths(data: PairData | TextData) -> Iterator[str]:
+    for side, of_split in data.encoded.items():
+        lengths = of_split["train"].lengths
+        low, median, most, high = (int(x) for x in np.quantile(lengths, (0, 0.5, 0.99, 1), method="lower"))
+        yield (
+            f"lengths of {side} in training, end of sentence counted: {low} to {high}, median {median}, "
+            f"99% at most {most}, mean {lengths.mean():.1f}"
+        )
+        bins = histogram(lengths)
+        highest = max(count for *_, count in bins)
+        for first, last, count in bins:
+            yield f"  {first:>7}-{last:<7} {count:>10,}  {'#' * -(-count * _BAR // highest)}"
+
+
+def _vocabulary(data: PairData | TextData) -> Iterator[str]:
+    for side, of_split in data.encoded.items():
+        size = data.tokenizers[side].vocab_size
+        seen = np.bincount(of_split["train"].ids, minlength=size) > 0
+        used = np.count_nonzero(seen[UNK + 1 :])
+        yield f"vocabulary of {side}: {size:,} ids, special ones counted; {used:,} occur in training"
+        for split, sequences in of_split.items():
+            if split != "train":
+                ids = sequences.ids[sequences.ids != EOS]
+                unknown, new = np.count_nonzero(ids == UNK), np.count_nonzero(~seen[ids] & (ids != UNK))
+                known = 1 - (unknown + new) / max(len(ids), 1)
+                yield f"  {split:<20} {known:.3%} covered: {unknown:,} tokens unknown, {new:,} not in training"
+
+
+def _limits(data: PairData | TextData) -> Iterator[str]:
+    yield "left out or cut"
+    for builder in getattr(data, "builders", None) or (data.builder,):
+        yield f"  when prepared: {(builder.info.metadata or {}).get('report') or 'nothing'} ({builder.info.full_name})"
+    if not isinstance(data, PairData):
+        yield f"  nothing else: text is cut into rows of {data.config.max_target_length:,} tokens, and none is lost"
+        return
+    limits = {"source": data.max_source_length, "target": data.max_target_length}
+    for split in data.encoded["source"]:
+        longer = {side: data.encoded[side][split].lengths > limit for side, limit in limits.items()}
+        either = np.count_nonzero(longer["source"] | longer["target"])
+        parts = [f"{np.count_nonzero(longer[side]):,} over {limits[side]} tokens of {side}" for side in limits]
+        what = "left out" if split == "train" else "cut"
+        yield f"  {split:<20} {either:,} of {len(longer['source']):,} {what}: {' and '.join(parts)}"
+
+
+def _padding(data: PairData | TextData, seed: int) -> Iterator[str]:
+    shapes = ["×".join(map(str, _ids(batch)[0].shape)) for batch in data.blank_batches()]
+    rows = held = real = count = 0
+    for batch in data.train_batches(seed):
+        arrays = _ids(batch)
+        rows += int((batch["labels"] != PAD).any(axis=1).sum())
+        held += sum(array.size for array in arrays)
+        real += sum(int(np.count_nonzero(array != PAD)) for array in arrays)
+        count += 1
+        if count == _WASTE_BATCHES or rows >= data.num_train_examples:
+            break
+    yield (
+        f"padding: {1 - real / held:.1%} of the tokens in the first {count:,} batches, inputs of both sides "
+        f"({held / count:,.0f} tokens a batch, {rows / count:,.1f} rows); shapes: {', '.join(shapes)}"
+    )
+
+
+def _batches(data: PairData | TextData, options: Inspection) -> Iterator[str]:
+    for number, batch in enumerate(islice(data.train_batches(options.seed), options.batches)):
+        yield f"batch {number}: {' and '.join('×'.join(map(str, array.shape)) for array in _ids(batch))}"
+        target = "target" if isinstance(data, PairData) else "text"
+        for row in range(min(options.rows, len(batch["labels"]))):
+            text = repr(data.tokenizers[target].decode(batch["labels"][row]))
+            if target == "target":
+                text = f"{data.tokenizers['source'].decode(batch['inputs']['source'][row])!r} -> {text}"
+            yield f"  {text}"
+
+
+def _ids(batch: dict[str, Any]) -> list[np.ndarray]:
+    """The arrays of ids in a batch's inputs."""
+    return [batch["inputs"][name] for name in ("source", "target", "tokens") if name in batch["inputs"]]
+
+
+def main() -> None:
+    """The command line."""
+    import tyro
+
+    program, words = "python -m data.inspect", sys.argv[1:]
+    if not words or words[0].startswith("-"):
+        print(f"usage: {program} SOURCE [--data.option VALUE ...]   (SOURCE --help shows the options)\n\n{__doc__}")
+        sys.exit(0 if words in ([], ["-h"], ["--help"]) else 2)
+    default = Inspection(DataConfig(source=words[0], batch_size=32))
+    try:
+        options = tyro.cli(
+            Inspection,
+            prog=f"{program} SOURCE",
+            description=__doc__,
+            default=default,
+            args=check_options(words[1:], default),
+            use_underscores=True,
+        )
+    except (ValueError, TypeError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        sys.exit(2)
+    try:
+        for line in inspect(options):
+            print(line)
+    except (ValueError, OSError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""TFDS's own datasets: read without TensorFlow, prepared only where that can work, refused fast."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow_datasets as tfds
+
+from data import tfds_sets
+from data.batches import load
+from data.config import DataConfig
+from data.prepare import prepare
+from data.records import Examples, read_columns
+from data.sources import parse_source
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SENTENCES = [("Ein Haus.", "A house."), ("Ja", "Yes"), ("Nein", "No")]
+
+
+def generate(directory, name, features, rows, supervised_keys=None, config=None, file_format="array_record"):
+    """A prepared dataset `name`, as TFDS's own are: no code of it is known when it is read."""
+
+    def info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=supervised_keys,
+            disable_shuffling=True,
+        )
+
+    contents = {
+        "VERSION": tfds.core.Version("1.0.0"),
+        "BUILDER_CONFIGS": [tfds.core.BuilderConfig(name=config)] if config else [],
+        "_info": info,
+        "_split_generators": lambda self, manager: {s: self._generate_examples() for s in ("train", "validation")},
+        "_generate_examples": lambda self: enumerate(rows),
+        "name": name,
+    }
+
+    class Base(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        pass
+
+    builder_class = type(name, (Base,), contents | {"__module__": __name__}, skip_registration=True)
+    builder_class(data_dir=str(directory), file_format=file_format).download_and_prepare()
+
+
+@pytest.fixture
+def translate(tmp_path):
+    languages = tfds.features.Translation(languages=("de", "en"))
+    rows = [dict(zip(("de", "en"), pair)) for pair in SENTENCES]
+    generate(tmp_path, "wmt14_translate", languages, rows, ("de", "en"), "de-en")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "turned"),
+    [
+        ("tfds:wmt14_translate/de-en", False),
+        ("tfds:wmt14_translate/de-en:1.0.0", False),
+        ("tfds:wmt14_translate/de-en:de-en", False),
+        ("tfds:wmt14_translate/de-en:en-de", True),
+    ],
+)
+def test_pairs_by_their_languages(translate, source, turned):
+    builder = prepare(source, translate)
+    columns = read_columns(builder, "train", ("source", "target"))
+    pairs = list(zip(columns["source"], columns["target"]))
+    assert pairs == [pair[::-1] if turned else pair for pair in SENTENCES]
+    assert Examples(builder, "validation")[1] == dict(zip(("source", "target"), pairs[1]))
+
+
+def test_it_loads_like_any_other(translate):
+    data = load(DataConfig(source="tfds:wmt14_translate/de-en:en-de", batch_size=2, directory=translate))
+    assert data.examples("train")[:] == [{"source": en, "target": de} for de, en in SENTENCES]
+    labels = next(data.eval_batches("train"))["labels"]
+    assert [data.tokenizers["target"].decode(row) for row in labels] == ["Ein Haus.", "Ja"]
+
+
+def test_text_beside_features_that_are_none(tmp_path):
+    features = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(num_classes=2)}
+    generate(tmp_path, "reviews", features, [{"text": "good", "label": 1}])
+    assert Examples(prepare("tfds:reviews", str(tmp_path)), "train")[:] == [{"text": "good"}]
+
+
+def test_features_that_cannot_be_told_apart(tmp_path):
+    generate(tmp_path, "three", {name: tfds.features.Text() for name in "abc"}, [dict(a="1", b="2", c="3")])
+    with pytest.raises(
+        ValueError, match=r"its text features are a, b, c .*wanted is a choice of two, as in tfds:three:"
+    ):
+        prepare("tfds:three", str(tmp_path))
+    assert Examples(prepare("tfds:three:c-a", str(tmp_path)), "train")[0] == {"source": "3", "target": "1"}
+    with pytest.raises(ValueError, match=r"text features are a, b, c"):
+        prepare("tfds:three:c-z", str(tmp_path))
+
+
+def test_what_is_not_prepared_names_the_command(tmp_path):
+    with pytest.raises(ValueError) as error:
+        prepare("tfds:wmt14_translate/de-en:en-de", str(tmp_path))
+    assert str(error.value) == (
+        f"tfds:wmt14_translate/de-en:en-de is not prepared in {tmp_path}: "
+        f"run python -m data.prepare tfds:wmt14_translate/de-en --directory {tmp_path}"
+    )
+
+
+def test_another_format_is_refused(translate):
+    info = Path(translate) / "wmt14_translate" / "de-en" / "1.0.0" / "dataset_info.json"
+    info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
+    with pytest.raises(ValueError, match=r"is in tfrecord, which takes TensorFlow to read; wanted is array_record"):
+        prepare("tfds:wmt14_translate/de-en", translate)
+
+
+@pytest.mark.parametrize("file", ["features.json", "dataset_info.json"])
+def test_a_damaged_description_is_told(translate, file):
+    path = Path(translate) / "wmt14_translate" / "de-en" / "1.0.0" / file
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(ValueError, match="are damaged") as error:
+        prepare("tfds:wmt14_translate/de-en", translate)
+    assert "\n" not in str(error.value)
+
+
+def test_prepared_again_is_found(translate, monkeypatch):
+    monkeypatch.setattr(tfds_sets, "can_connect", None)  # nothing to ask for
+    builder = tfds_sets.prepare_tfds(parse_source("tfds:wmt14_translate/de-en"), translate)
+    assert len(Examples(builder, "train")) == 3
+
+
+@pytest.mark.parametrize("network", [True, False])
+@pytest.mark.parametrize("tensorflow", [True, False])
+def test_what_is_missing_is_said(network, tensorflow, monkeypatch):
+    monkeypatch.setattr(tfds_sets, "can_connect", lambda: network)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if tensorflow else None)
+    source = parse_source("tfds:wmt14_translate/de-en")
+    if network and tensorflow:
+        tfds_sets.check_means(source)
+        return
+    with pytest.raises(ValueError, match=r"then run python -m data\.prepare tfds:wmt14") as error:
+        tfds_sets.check_means(source)
+    assert ("pip install -e '.[tf]'" in str(error.value)) == (not tensorflow)
+    assert ("cannot be reached" in str(error.value)) == (not network)
+
+
+def test_a_misspelt_name_is_refused_with_the_near_ones():
+    with pytest.raises(ValueError, match=r"TFDS has no dataset 'imdb_review'; perhaps you meant imdb_reviews"):
+        tfds_sets.check_name(parse_source("tfds:imdb_review/plain_text:1.0.0"))
+    tfds_sets.check_name(parse_source("tfds:imdb_reviews/plain_text:1.0.0"))
+
+
+def test_a_network_that_swallows_everything_costs_no_more_than_the_patience(monkeypatch):
+    def swallow(*_, **__):
+        time.sleep(2)
+        raise TimeoutError
+
+    monkeypatch.setattr(tfds_sets, "PATIENCE", 0.2)
+    monkeypatch.setattr(tfds_sets.urllib.request, "getproxies", dict)
+    monkeypatch.setattr(tfds_sets.socket, "create_connection", swallow)
+    start = time.perf_counter()
+    assert not tfds_sets.can_connect()
+    assert time.perf_counter() - start < 1
+
+
+def test_a_proxy_is_asked_instead(monkeypatch):
+    asked = []
+    monkeypatch.setattr(tfds_sets.socket, "create_connection", lambda address, **_: asked.append(address) or _Closed())
+    for proxy in ({"https": "http://proxy.example:3128"}, {"https": "proxy.example:3128"}, {}):
+        monkeypatch.setattr(tfds_sets.urllib.request, "getproxies", lambda proxy=proxy: proxy)
+        assert tfds_sets.can_connect()
+    assert asked == [("proxy.example", 3128)] * 2 + [tfds_sets.HOST]
+
+
+class _Closed:
+    def close(self):
+        pass
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is not None, reason="TensorFlow is installed")
+def test_the_command_line_gives_up_within_seconds(tmp_path):
+    start = time.perf_counter()
+    run = subprocess.run(
+        [sys.executable, "-m", "data.prepare", "tfds:wmt14_translate/de-en", "--directory", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"https_proxy": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1 and run.stdout == ""
+    assert run.stderr.count("\n") == 1 and "TensorFlow, which is not installed" in run.stderr
+    assert "cannot be reached" in run.stderr
+    assert time.perf_counter() - start < 20  # 1 s where nothing else runs
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_tells_usage_from_failure(tmp_path):
+    run = [sys.executable, "-m", "data.prepare"]
+    for words, code in ((["csv:x"], 2), ([], 2), ([f"tsv:{tmp_path}/x"], 1), (["rev"], 1)):
+        result = subprocess.run([*run, *words], cwd=ROOT, capture_output=True, text=True)
+        assert result.returncode == code and "Traceback" not in result.stderr
