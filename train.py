@@ -51,7 +51,8 @@ def train(experiment: Experiment) -> Result:
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
-    check_rows(config.data.batch_size // settings.accumulation, "data.batch_size / train.accumulation", mesh)
+    rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
+    check_rows(getattr(config.data, rows) // settings.accumulation, f"data.{rows} / train.accumulation", mesh)
     run = open_run(experiment.workdir, config_record(experiment))
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
@@ -66,7 +67,9 @@ def train(experiment: Experiment) -> Result:
     optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
     step_function = experiment.step(config, loss, optimizer, schedule)
     eval_step = make_eval_step(loss)
-    input_shapes = {key: x.shape for key, x in next(data.eval_batches("validation"))["inputs"].items()}
+    held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
+    largest = max(blank_batches, key=lambda batch: batch["labels"].size)
+    input_shapes = {key: x.shape for key, x in largest["inputs"].items()}
 
     with StopRequest() as stop, Checkpoints(run.checkpoints, settings.keep_checkpoints) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
@@ -78,14 +81,17 @@ def train(experiment: Experiment) -> Result:
         else:
             state = initial()
         batches = data.train_batches(settings.seed, start=position)
-        print(f"{name}: {data.num_train_examples:,} training examples, set up in {time.perf_counter() - clock:.1f} s")
+        counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
+        print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
+        waste, tokens = data.padding()
+        print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
         print(f"{name}: {memory_line(state, input_shapes, data.vocab_sizes)}", flush=True)
 
         clock = time.perf_counter()
-        blanks = [put(batch, by_row(mesh)) for batch in data.blank_batches()]
+        blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
         jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
-        shapes = ", ".join("×".join(map(str, next(iter(batch["inputs"].values())).shape)) for batch in blanks)
+        shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
 
