@@ -22,8 +22,6 @@ class DataConfig:
     """Shapes, 1 to 6, that pairs of like length are padded to; each is a program to compile."""
     packing: Literal["chunks", "documents"] = "chunks"
     """Text: rows cut from one long stream, or whole documents packed into rows, where none sees another."""
-    workers: int = 0
-    """Processes that put batches together; 0: threads, which is enough unless tokenizing or reading is slow."""
     directory: str = ""
     """Where prepared datasets are kept; empty: $TFDS_DATA_DIR, or else ~/tensorflow_datasets."""
 
@@ -35,7 +33,6 @@ class DataConfig:
             ("max_source_length", 0),
             ("max_target_length", 0),
             ("buckets", 1),
-            ("workers", 0),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):

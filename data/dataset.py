@@ -94,11 +94,20 @@ class Data(ABC):
             real += weight * int(self._lengths("train", rows).sum()) / batches
         return float(1 - real / held), round(held)
 
-    def train_batches(self, seed: int, start: int = 0, process: int = 0, processes: int = 1) -> Iterator[Batch]:
-        """Batches for ever, from global batch index `start` on; threads or workers prepare the next ones meanwhile.
+    def train_batches(
+        self, seed: int, start: int = 0, process: int = 0, processes: int = 1, workers: int = 0
+    ) -> Iterator[Batch]:
+        """Batches for ever, from global batch index `start` on; the next ones are prepared meanwhile.
 
-        Starting at k gives what starting at 0 gives after k batches, for any number of workers. Each of several
-        processes gets its own rows of every batch, and what the batches are does not depend on how many there are.
+        Starting at k gives what starting at 0 gives after k batches, whatever the other arguments are or have been.
+
+        Args:
+          seed: of the order.
+          start: batches that have been consumed; the position in the data, all of it.
+          process, processes: each of several training processes gets its own rows of every batch.
+          workers: processes of Grain's that put batches together, each with a copy of the data; 0: threads of this one,
+            which are seven times faster where a batch is only cut out of memory, as here. The program must start
+            with `if __name__ == "__main__":`, since workers import it.
 
         Raises ValueError for a batch_size larger than the training split, rows that the processes do not divide, and a
         negative seed or start.
@@ -108,7 +117,7 @@ class Data(ABC):
         plan = self._train_plan(seed)
         for rows in self._rows_per_bucket():
             own_rows(np.zeros(rows), process, processes)
-        return _read(partial(self._train_batch, plan, process, processes), start, self.config.workers)
+        return _read(partial(self._train_batch, plan, process, processes), start, workers)
 
     def eval_batches(self, split: str, batch_size: int | None = None) -> Iterator[Batch]:
         """Every example of `split` exactly once; `batch["rows"]` (int32 [B]) has their numbers, -1 where there is none.

@@ -103,7 +103,7 @@ def test_starting_anywhere_is_going_on_also_at_the_seam_of_epochs(data):
     whole = list(itertools.islice(data.train_batches(1), 2 * size + 3))
     for start in (1, size - 1, size, size + 1, 2 * size):
         for one, two in zip(whole[start:], data.train_batches(1, start), strict=False):
-            assert all(np.array_equal(one["inputs"][side], two["inputs"][side]) for side in ("source", "target"))
+            assert_same(one, two)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -113,6 +113,26 @@ def test_processes_take_their_rows_of_the_same_batches(data, processes):
         for name in ("source", "target"):
             assert np.array_equal(np.concatenate([part["inputs"][name] for part in parts]), whole["inputs"][name])
         assert np.array_equal(np.concatenate([part["weights"] for part in parts]), whole["weights"])
+
+
+def test_a_position_saved_with_two_workers_goes_on_with_any_number(data):
+    """The position is the number of batches consumed, and nothing of the workers is in it."""
+    whole = list(itertools.islice(data.train_batches(2), 24))
+    saved, position = data.train_batches(2, workers=2), 0
+    for _ in range(9):  # an odd number, so that the two workers are not at the same point
+        assert_same(next(saved), whole[position])
+        position += 1
+    del saved  # ends its processes
+    for workers in (0, 1, 3):
+        rest = itertools.islice(data.train_batches(2, start=position, workers=workers), len(whole) - position)
+        for expected, batch in zip(whole[position:], rest, strict=True):
+            assert_same(batch, expected)
+
+
+def assert_same(one, two):
+    for name in ("source", "target"):
+        assert np.array_equal(one["inputs"][name], two["inputs"][name])
+    assert np.array_equal(one["labels"], two["labels"]) and np.array_equal(one["weights"], two["weights"])
 
 
 def test_processes_that_do_not_divide_the_rows(data):
@@ -185,7 +205,6 @@ def test_one_row_count_is_a_batch_size(builder):
         ({"row_multiple": 0}, "row_multiple must be at least 1, not 0"),
         ({"buckets": 7}, "buckets must be at most 6, not 7"),
         ({"packing": "boxes"}, "packing must be one of 'chunks', 'documents', not 'boxes'"),
-        ({"workers": -1}, "workers must be at least 0, not -1"),
     ],
 )
 def test_config_values(change, message):
