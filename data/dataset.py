@@ -1,5 +1,6 @@
 """A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,14 @@ class Data(ABC):
     def blank_batches(self) -> list[Batch]:
         """A batch of nothing but padding for each shape that `train_batches` gives, narrow to wide: what to compile."""
         return [self._batch("train", np.full(rows, -1), bucket) for bucket, rows in enumerate(self._rows_per_bucket())]
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Training batches that hold every example once; of a mixture, those in which each source has come round."""
+        return max(
+            math.ceil(plan.batches_per_epoch / weight)
+            for plan, weight in zip(self._train_plan(0).plans, self.weights, strict=True)
+        )
 
     def padding(self) -> tuple[float, int]:
         """The part of all tokens in training batches, inputs of both sides, that is padding; and tokens a batch.

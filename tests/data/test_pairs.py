@@ -56,7 +56,7 @@ def pairs_in(data, batch):
 
 def epoch(data, seed, number=0):
     """The batches of one epoch."""
-    size = data._train_plan(seed).plans[0].batches_per_epoch
+    size = data.batches_per_epoch
     return list(itertools.islice(data.train_batches(seed, start=number * size), size))
 
 
@@ -99,7 +99,7 @@ def test_padding_is_what_batches_have(data):
 
 
 def test_starting_anywhere_is_going_on_also_at_the_seam_of_epochs(data):
-    size = data._train_plan(1).plans[0].batches_per_epoch
+    size = data.batches_per_epoch
     whole = list(itertools.islice(data.train_batches(1), 2 * size + 3))
     for start in (1, size - 1, size, size + 1, 2 * size):
         for one, two in zip(whole[start:], data.train_batches(1, start), strict=False):
