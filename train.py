@@ -51,7 +51,8 @@ def train(experiment: Experiment) -> Result:
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
-    check_rows(config.data.batch_size // settings.accumulation, "data.batch_size / train.accumulation", mesh)
+    rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
+    check_rows(getattr(config.data, rows) // settings.accumulation, f"data.{rows} / train.accumulation", mesh)
     run = open_run(experiment.workdir, config_record(experiment))
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
@@ -66,42 +67,48 @@ def train(experiment: Experiment) -> Result:
     optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
     step_function = experiment.step(config, loss, optimizer, schedule)
     eval_step = make_eval_step(loss)
-    input_shapes = {key: x.shape for key, x in next(data.eval_batches("validation"))["inputs"].items()}
+    held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
+    largest = max(blank_batches, key=lambda batch: batch["labels"].size)
+    input_shapes = {key: x.shape for key, x in largest["inputs"].items()}
 
     with StopRequest() as stop, Checkpoints(run.checkpoints, settings.keep_checkpoints) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
         initial = jax.jit(lambda: new_state(experiment, model, input_shapes), out_shardings=everywhere(mesh))
-        start, position = checkpoints.latest() or 0, 0
+        start, position, window = checkpoints.latest() or 0, 0, None
         if start:
             state, saved = checkpoints.restore(like=initial.eval_shape())
-            position = saved["position"]
+            position, window = saved["position"], saved["window"]
         else:
             state = initial()
         batches = data.train_batches(settings.seed, start=position)
-        print(f"{name}: {data.num_train_examples:,} training examples, set up in {time.perf_counter() - clock:.1f} s")
-        print(f"{name}: {memory_line(state, input_shapes, data.vocab_sizes)}", flush=True)
+        counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
+        print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
+        waste, tokens = data.padding()
+        print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
+        classes = list(data.vocab_sizes.values())[-1]
+        print(f"{name}: {memory_line(state, largest, classes, settings)}", flush=True)
 
         clock = time.perf_counter()
-        blanks = [put(batch, by_row(mesh)) for batch in data.blank_batches()]
+        blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
         jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
-        shapes = ", ".join("×".join(map(str, next(iter(batch["inputs"].values())).shape)) for batch in blanks)
+        shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
 
         clock = time.perf_counter()
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
-            log = StepLog(writer, progress, settings.log_every)
+            log = StepLog(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
                 last = step == settings.steps
                 if last or (step > start and step % settings.evaluate_every == 0):
-                    log.flush()
+                    log.settle(last)
                     with progress.paused("evaluating"):
                         validation = evaluate(eval_step, state.params, data.eval_batches("validation"))
                     writer.write(step, "validation", validation)
                 if last or stop.signal or (step > start and step % settings.save_every == 0):
-                    log.flush()
-                    checkpoints.save(step, state, {"position": position})
+                    log.settle()
+                    checkpoints.save(step, state, {"position": position, "window": log.open_window})
                 if stop.signal:
                     print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
                     raise SystemExit(stop.exit_code)

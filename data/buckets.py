@@ -1,81 +1,90 @@
-"""Batches of sentences of like length, each padded to one of a few widths: less padding, few programs to compile."""
+"""Shapes for sentences of like length, which are padded to one of a few: less padding, few programs to compile.
 
-import threading
-from dataclasses import dataclass, field
+A shape has a width for each side, source and target, and the shapes form a chain: each is at least as wide as the one
+before on both sides. An example goes into the first that holds both of its sides.
+"""
 
 import numpy as np
 
-from data.plan import TrainPlan
-
-WINDOW = 32
-"""Batches that are sorted into buckets together: the fewer, the more of them straddle two and get the wider shape."""
+_CANDIDATES = 1024
 
 
-def bucket_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
-    """The at most `count` widths, ascending, that need the fewest padded tokens in all; the last is the longest length.
+def bucket_widths(lengths: np.ndarray, count: int) -> tuple[tuple[int, ...], ...]:
+    """The chain of at most `count` widths that pads to the fewest tokens, all sides together; the last holds all.
 
-    Exact, by dynamic programming over the lengths that occur: with k widths, the best last-but-one is tried for each.
+    Exact, by dynamic programming over all pairs of lengths that occur, as long as there are no more than 1,024; beyond
+    that over quantiles of the sides.
+
+    Args:
+      lengths: int [N, sides], N at least 1, one or two sides.
+      count: at least 1.
+
+    Returns:
+      Widths (one number for each side), ascending.
     """
-    values, numbers = np.unique(lengths, return_counts=True)
-    upto = np.concatenate([[0], np.cumsum(numbers)])
-    cost, chosen = upto[1:] * values.astype(np.float64), []
+    lengths = np.asarray(lengths)
+    sides = _candidates(lengths)
+    grid = np.stack([each.ravel() for each in np.meshgrid(*sides, indexing="ij")], axis=1)  # [G, sides]
+    # held[g]: examples that grid point g holds, the cumulative histogram.
+    place = [np.searchsorted(side, length) for side, length in zip(sides, lengths.T)]
+    held = np.zeros([len(side) for side in sides], np.int64)
+    np.add.at(held, tuple(place), 1)
+    for axis in range(held.ndim):
+        held = held.cumsum(axis=axis)
+    held = held.ravel()
+
+    size = grid.sum(axis=1).astype(np.float64)
+    above = np.all(grid[:, None] <= grid[None, :], axis=2)  # above[f, g]: g holds whatever f holds
+    step = np.where(above, (held[None, :] - held[:, None]) * size[None, :], np.inf)
+    # cost[g] of the examples that g holds, with the chain's last shape at g; chosen[k][g] the shape before it.
+    cost, chosen = held * size, []
     for _ in range(count - 1):
-        # cost[j] for the sentences up to values[j], and values[i] tokens for each one after them, up to values[i].
-        total = cost[:, None] + (upto[None, 1:] - upto[1:, None]) * values[None, :].astype(np.float64)
-        total[np.tril_indices(len(values))] = np.inf
+        total = cost[:, None] + step
         best = total.argmin(axis=0)
         better = total.min(axis=0) < cost
         chosen.append(np.where(better, best, -1))
         cost = np.minimum(cost, total.min(axis=0))
-    at, widths = len(values) - 1, [int(values[-1])]
-    for step in reversed(chosen):
-        if step[at] >= 0:
-            at = int(step[at])
-            widths.append(int(values[at]))
-    return tuple(reversed(widths))
+    at = len(grid) - 1
+    chain = [at]
+    for before in reversed(chosen):
+        if before[at] >= 0:
+            at = int(before[at])
+            chain.append(at)
+    return tuple(tuple(map(int, grid[at])) for at in reversed(chain))
 
 
-@dataclass
-class BucketPlan:
-    """As `TrainPlan`, a pure function of (lengths, seed) and the global batch index; it gives a width as well.
+def find_buckets(lengths: np.ndarray, widths: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """int [N]: for each of `lengths` (int [N, sides]) the number of the first of `widths` that holds it.
 
-    The endless sequence of the epochs' orders is taken in windows of 32 batches. A window's sentences are sorted by the
-    narrowest width that holds them (and stay in random order otherwise), cut into batches of equal size, and the
-    batches shuffled. So every example still comes as often as any other, nothing is dropped, and a batch has one of the
-    shapes (batch_size, width). A window over the seam of two epochs mixes the end of one with the start of the next.
+    A side longer than the last width counts as if it were cut to that.
     """
+    chain = np.asarray(widths)
+    sides = [np.searchsorted(chain[:, side], lengths[:, side]) for side in range(chain.shape[1])]
+    return np.minimum(np.max(sides, axis=0), len(widths) - 1)
 
-    lengths: np.ndarray
-    """int [N], each at most the last of `widths`."""
-    widths: tuple[int, ...]
-    """Ascending."""
-    batch_size: int
-    seed: int
-    _windows: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self._plan = TrainPlan(len(self.lengths), self.batch_size, self.seed)
+def rows_per_bucket(
+    widths: tuple[tuple[int, ...], ...], batch_size: int, tokens_per_batch: int, multiple: int
+) -> tuple[int, ...]:
+    """Rows of a batch for each of `widths`: `batch_size`, or what a budget of tokens allows.
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        """Rows of batch `index` (int64 [batch_size]), and the width that holds them."""
-        if len(self.widths) == 1:  # nothing to sort: the epochs' orders as they are
-            return self._plan[index], self.widths[0]
-        window, batch = divmod(index, WINDOW)
-        with self._lock:  # else every reading thread would sort the same window
-            if window not in self._windows:
-                while len(self._windows) >= 2:
-                    del self._windows[min(self._windows)]
-                self._windows[window] = self._sorted(window)
-            rows, widths = self._windows[window]
-        return rows[batch], int(widths[batch])
+    The budget, if it is not 0, is of the wider side, padding counted: budget // width, rounded down to a multiple of
+    `multiple`, and at least `multiple`, even if that is more than the budget. `multiple` is a setting and not the
+    number of devices at hand, so that a run goes on with the same batches on another number of them.
+    """
+    if not tokens_per_batch:
+        return (batch_size,) * len(widths)
+    return tuple(max(tokens_per_batch // max(width) // multiple, 1) * multiple for width in widths)
 
-    def _sorted(self, window: int) -> tuple[np.ndarray, np.ndarray]:
-        drawn = np.concatenate([self._plan[window * WINDOW + batch] for batch in range(WINDOW)])
-        bucket = np.searchsorted(self.widths, self.lengths[drawn])
-        batches = drawn[np.argsort(bucket, kind="stable")].reshape(WINDOW, self.batch_size)
-        # Frozen by NumPy's policy, as in `TrainPlan`; the third number keeps the streams apart.
-        generator = np.random.RandomState(np.random.PCG64([self.seed, window, WINDOW]))
-        batches = batches[generator.permutation(WINDOW)]
-        widest = np.searchsorted(self.widths, self.lengths[batches]).max(axis=1)
-        return batches, np.asarray(self.widths)[widest]
+
+def _candidates(lengths: np.ndarray) -> list[np.ndarray]:
+    """For each side the lengths that occur, or so many quantiles of them that all combinations are few enough."""
+    sides = [np.unique(side) for side in lengths.T]
+    room = _CANDIDATES
+    for left, side in zip(range(len(sides), 0, -1), sorted(range(len(sides)), key=lambda n: len(sides[n]))):
+        most = int(room ** (1 / left) + 1e-9)
+        if len(sides[side]) > most:
+            points = np.linspace(0, 1, most + 1)[1:]
+            sides[side] = np.unique(np.quantile(lengths[:, side], points, method="higher"))
+        room //= len(sides[side])
+    return sides

@@ -7,14 +7,21 @@ from typing import Literal, get_args, get_type_hints
 @dataclass(frozen=True)
 class DataConfig:
     source: str
-    """Dataset: dates, stdlib, reverse, tfds:NAME[/CONFIG], text:PATH, tsv:PATH or parallel:PREFIX."""
-    batch_size: int
-    """Examples per batch (text: chunks), over all devices together."""
+    """dates, stdlib, reverse, tfds:NAME[/CONFIG], text:PATH, tsv:PATH or parallel:PREFIX; A=0.7,B=0.3 mixes two."""
+    batch_size: int = 0
+    """Examples per batch (text: rows), over all devices together. Not used if tokens_per_batch is given."""
+    tokens_per_batch: int = 0
+    """Instead of batch_size: rows times the wider of source and target, padding counted, that a batch may have."""
+    row_multiple: int = 8
+    """With tokens_per_batch, rows are a multiple of this, and at least as many; the devices must divide it."""
     max_source_length: int = 0
     """Tokens of the longest source, end of sentence counted; 0: the longest of the training split."""
     max_target_length: int = 0
-    """Tokens of the longest target, end of sentence counted (text: of a chunk); 0: as for the source."""
+    """Tokens of the longest target, end of sentence counted (text: of a row); 0: as for the source."""
     buckets: int = 1
+    """Shapes, 1 to 6, that pairs of like length are padded to; each is a program to compile."""
+    packing: Literal["chunks", "documents"] = "chunks"
+    """Text: rows cut from one long stream, or whole documents packed into rows, where none sees another."""
     """Widths that sources of like length are padded to in training, 1 to 6; each is a program to compile."""
     tokenizer: Literal["characters", "bytes", "bpe", "pretokenized"] = "characters"
     """What a token is; pretokenized: what stands between spaces."""
@@ -33,7 +40,9 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for name, least in (
-            ("batch_size", 1),
+            ("tokens_per_batch", 0),
+            ("batch_size", 0 if self.tokens_per_batch else 1),
+            ("row_multiple", 1),
             ("max_source_length", 0),
             ("max_target_length", 0),
             ("buckets", 1),
@@ -47,7 +56,7 @@ class DataConfig:
         if self.buckets > 6:
             raise ValueError(f"buckets must be at most 6, not {self.buckets}")
         types = get_type_hints(DataConfig)
-        for name in ("tokenizer", "target_tokenizer", "normalization"):
+        for name in ("packing", "tokenizer", "target_tokenizer", "normalization"):
             choices = get_args(types[name])
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")

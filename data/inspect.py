@@ -19,10 +19,8 @@ from data.batches import PairData, TextData, load
 from data.config import DataConfig
 from data.lengths import draw, histogram
 from data.options import check_options
-from data.tokenizer import EOS, PAD, UNK
+from data.tokenizer import EOS, UNK
 
-_WASTE_BATCHES = 300
-"""Batches over which padding is counted: more would not change the third digit."""
 _BAR = 40
 
 
@@ -49,7 +47,7 @@ def inspect(options: Inspection) -> list[str]:
         *_lengths(data),
         *_vocabulary(data),
         *_limits(data),
-        *_padding(data, options.seed),
+        *_padding(data),
         *_batches(data, options),
     ]
     if options.picture:
@@ -96,7 +94,7 @@ def _vocabulary(data: PairData | TextData) -> Iterator[str]:
 
 def _limits(data: PairData | TextData) -> Iterator[str]:
     yield "left out or cut"
-    for builder in getattr(data, "builders", None) or (data.builder,):
+    for builder in data.builders:
         yield f"  when prepared: {(builder.info.metadata or {}).get('report') or 'nothing'} ({builder.info.full_name})"
     if not isinstance(data, PairData):
         yield f"  nothing else: text is cut into rows of {data.config.max_target_length:,} tokens, and none is lost"
@@ -110,21 +108,10 @@ def _limits(data: PairData | TextData) -> Iterator[str]:
         yield f"  {split:<20} {either:,} of {len(longer['source']):,} {what}: {' and '.join(parts)}"
 
 
-def _padding(data: PairData | TextData, seed: int) -> Iterator[str]:
-    shapes = ["×".join(map(str, _ids(batch)[0].shape)) for batch in data.blank_batches()]
-    rows = held = real = count = 0
-    for batch in data.train_batches(seed):
-        arrays = _ids(batch)
-        rows += int((batch["labels"] != PAD).any(axis=1).sum())
-        held += sum(array.size for array in arrays)
-        real += sum(int(np.count_nonzero(array != PAD)) for array in arrays)
-        count += 1
-        if count == _WASTE_BATCHES or rows >= data.num_train_examples:
-            break
-    yield (
-        f"padding: {1 - real / held:.1%} of the tokens in the first {count:,} batches, inputs of both sides "
-        f"({held / count:,.0f} tokens a batch, {rows / count:,.1f} rows); shapes: {', '.join(shapes)}"
-    )
+def _padding(data: PairData | TextData) -> Iterator[str]:
+    waste, tokens = data.padding()
+    shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
+    yield f"padding: {waste:.1%} of the {tokens:,} tokens in a training batch, on average; shapes: {shapes}"
 
 
 def _batches(data: PairData | TextData, options: Inspection) -> Iterator[str]:

@@ -1,82 +1,146 @@
 """Which examples make up which batch: pure functions of the global batch index.
 
-The position in the data is one integer, the number of batches consumed. Whoever knows it, the seed and the number of
-examples can go on with the very same batches, on any number of workers or devices: there is no iterator state.
+The position in the data is one integer, the number of batches consumed. Whoever knows it, the seed and the lengths of
+the examples can go on with the very same batches, on any number of workers, processes or devices: there is no iterator
+state.
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 
 @dataclass
 class TrainPlan:
-    """Batches for ever, each epoch in an order of its own.
+    """Batches for ever. An epoch is always `batches_per_epoch` of them, and holds every example exactly once.
 
-    The epochs' orders, one behind the other, form one endless sequence, cut into batches of equal size. So every
-    example comes exactly once in an epoch, nothing is dropped, shapes are static, and the batch at the seam of two
-    epochs is completed from the next one. An epoch's order depends on (seed, epoch) alone, not on the batch size.
+    An epoch shuffles all examples, sorts them by bucket (within one they stay in random order), cuts that sequence into
+    batches, and shuffles the batches. What is left of a bucket when its full batches are cut goes in front of the next
+    one, which is wider. What is left at the very end is not dropped: the last bucket's examples are dealt out evenly
+    to as few batches as hold them, which so miss a row each, or some. Row -1 stands for the missing ones, behind the
+    others. So of an epoch's batches only those of the last bucket have rows -1, fewer than one batch of them together.
 
-    Raises ValueError unless 1 <= batch_size <= num_examples.
+    How many batches of which bucket an epoch has is the same for all epochs; which examples they hold depends on
+    (seed, epoch) alone. With one bucket, the examples come in the shuffled order itself, whatever the batch size.
+
+    Raises ValueError for no examples, a bucket without rows, or a negative seed.
     """
 
-    num_examples: int
-    batch_size: int
+    buckets: np.ndarray
+    """int [N]: each example's bucket. A bucket's width holds whatever the ones before hold."""
+    rows: tuple[int, ...]
+    """Rows of a batch, for each bucket."""
     seed: int
-    _orders: dict[int, np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    stream: int = 0
+    """Sources of a mixture have different streams, and so different orders."""
+    _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
+    _lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.num_examples < 1:
+        if len(self.buckets) < 1:
             raise ValueError("there are no examples to train on")
-        if not 1 <= self.batch_size <= self.num_examples:
-            raise ValueError(
-                f"batch_size must be between 1 and the number of training examples, {self.num_examples}, "
-                f"not {self.batch_size}"
-            )
+        if min(self.rows) < 1:
+            raise ValueError(f"every bucket must have at least 1 row, not {min(self.rows)}")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, but is {self.seed}")
+        buckets, sizes, carried = [], [], 0
+        for bucket, count in enumerate(np.bincount(self.buckets, minlength=len(self.rows)).tolist()):
+            here, rows = carried + count, self.rows[bucket]
+            if bucket < len(self.rows) - 1:
+                batches, carried = divmod(here, rows)
+                sizes += [rows] * batches
+            else:
+                batches = -(-here // rows)
+                sizes += [here * (n + 1) // batches - here * n // batches for n in range(batches)]
+            buckets += [bucket] * batches
+        self.batch_buckets = np.array(buckets)
+        """int [batches_per_epoch]: the bucket of each batch of an epoch, before they are shuffled."""
+        self._ends = np.cumsum(sizes)
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        """Rows of batch `index` (int64 [batch_size])."""
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches that hold every example once."""
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        """Examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
         if index < 0:
             raise IndexError(f"batch index must not be negative, but is {index}")
-        epoch, begin = divmod(index * self.batch_size, self.num_examples)
-        rows = self._order(epoch)[begin : begin + self.batch_size]
-        missing = self.batch_size - len(rows)
-        return np.concatenate([rows, self._order(epoch + 1)[:missing]]) if missing else rows.copy()
+        epoch, index = divmod(index, self.batches_per_epoch)
+        examples, batches = self._epoch(epoch)
+        batch = batches[index]
+        bucket, end = int(self.batch_buckets[batch]), self._ends[batch]
+        chosen = examples[self._ends[batch - 1] if batch else 0 : end]
+        return _fill(chosen, self.rows[bucket]), bucket
 
-    def _order(self, epoch: int) -> np.ndarray:
+    def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """The examples in the order in which they are cut into batches, and the order of the batches."""
         with self._lock:  # else every reading thread would make the same permutation at a seam
-            if epoch not in self._orders:
+            if epoch not in self._epochs:
                 # Two orders serve all reading threads around a seam; older ones go, to free their memory.
-                while len(self._orders) >= 2:
-                    del self._orders[min(self._orders)]
+                while len(self._epochs) >= 2:
+                    del self._epochs[min(self._epochs)]
                 # RandomState's algorithms are frozen by NumPy's policy (NEP 19), Generator's are not: an upgrade must
                 # not change the order under a run that is resumed.
-                generator = np.random.RandomState(np.random.PCG64([self.seed, epoch]))
-                self._orders[epoch] = generator.permutation(self.num_examples)
-            return self._orders[epoch]
+                generator = np.random.RandomState(np.random.PCG64([self.seed, epoch, self.stream]))
+                examples, batches = generator.permutation(len(self.buckets)), np.arange(self.batches_per_epoch)
+                if len(self.rows) > 1:
+                    examples = examples[np.argsort(self.buckets[examples], kind="stable")]
+                    batches = generator.permutation(self.batches_per_epoch)
+                self._epochs[epoch] = examples, batches
+            return self._epochs[epoch]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For worker processes, which make their own lock and orders."""
+        return self.__dict__ | {"_lock": None, "_epochs": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"_lock": threading.Lock()})
 
 
-@dataclass(frozen=True)
-class EvalPlan:
-    """Every example exactly once, in file order; row -1, at the end of the last batch, stands for no example."""
+class EvalPlan(Sequence):
+    """Every example exactly once: bucket by bucket, and in file order within each.
 
-    num_examples: int
-    batch_size: int
+    Item n is batch n as `TrainPlan` gives them: examples (int64 [rows of its bucket], -1 at the end: none) and bucket.
+    With one bucket the order is that of the file. Otherwise whoever wants that puts results where the numbers say.
+    """
 
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, not {self.batch_size}")
+    def __init__(self, buckets: np.ndarray, rows: Sequence[int]) -> None:
+        """`buckets` int [N], each example's; `rows` of a batch for each bucket, at least 1, else ValueError."""
+        if min(rows) < 1:
+            raise ValueError(f"batch_size must be at least 1, not {min(rows)}")
+        self._batches = []
+        for bucket, size in enumerate(rows):
+            members = np.flatnonzero(buckets == bucket)
+            self._batches += [
+                (_fill(members[begin : begin + size], size), bucket) for begin in range(0, len(members), size)
+            ]
 
     def __len__(self) -> int:
-        return -(-self.num_examples // self.batch_size)
+        return len(self._batches)
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        """Rows of batch `index` (int64 [batch_size]). Raises IndexError beyond the last batch."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"batch {index} of {len(self)}")
-        rows = np.arange(index * self.batch_size, (index + 1) * self.batch_size)
-        return np.where(rows < self.num_examples, rows, -1)
+    def __getitem__(self, index):
+        return self._batches[index]
+
+
+def own_rows(rows: np.ndarray, process: int, processes: int) -> np.ndarray:
+    """What process number `process` of `processes` takes of a batch's rows: an equal, contiguous part.
+
+    Raises ValueError unless the rows can be divided evenly.
+    """
+    if not 0 <= process < processes:
+        raise ValueError(f"process must be between 0 and {processes - 1}, not {process}")
+    if len(rows) % processes:
+        raise ValueError(f"a batch of {len(rows)} rows cannot be divided evenly among {processes} processes")
+    size = len(rows) // processes
+    return rows[process * size : (process + 1) * size]
+
+
+def _fill(examples: np.ndarray, rows: int) -> np.ndarray:
+    """A new array of `rows` examples, -1 where there are none."""
+    filled = np.full(rows, -1, np.int64)
+    filled[: len(examples)] = examples
+    return filled

@@ -1,5 +1,7 @@
 """The texts of a prepared dataset: one by one as they are shown, or a whole split at once as they are encoded."""
 
+import bisect
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -83,6 +85,26 @@ class Examples(Sequence):
         names = tuple(self._builder.info.features)
         (values,) = _texts(self._builder, self._source, [index % len(self)], names)
         return dict(zip(names, values))
+
+
+class JoinedExamples(Sequence):
+    """Those of several sources, one source behind the other."""
+
+    def __init__(self, parts: Sequence[Examples]) -> None:
+        self._parts = parts
+        self._ends = list(itertools.accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"example {index} of {len(self)}")
+        index %= len(self)
+        part = bisect.bisect_right(self._ends, index)
+        return self._parts[part][index - self._ends[part] + len(self._parts[part])]
 
 
 def check_split(builder: "tfds.core.DatasetBuilder | Renamed", split: str) -> None:

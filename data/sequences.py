@@ -28,6 +28,14 @@ class Sequences:
     num_unknown: int
     """Tokens that are UNK."""
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Sequences]") -> "Sequences":
+        """The sentences of all `parts`, one part behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
+        return cls(np.concatenate([part.ids for part in parts]), offsets, sum(part.num_unknown for part in parts))
+
     @property
     def lengths(self) -> np.ndarray:
         """int64 [N], EOS counted."""

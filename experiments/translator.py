@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from data.sequences import Sequences, encode
 from data.tokenizer import BOS, EOS, PAD
 from decoding.transformer_step import greedy_transformer
 
@@ -42,9 +43,8 @@ class Translator:
 
     def split(self, split: str) -> list[str]:
         """The output for every example of `split`, in the order of `data.examples(split)`."""
-        batches = self._data.eval_batches(split, ROWS)
-        sources = np.concatenate([batch["inputs"]["source"] for batch in batches])
-        return self._texts(sources[: self._data.num_examples(split)])
+        self._data.num_examples(split)  # complains if there is no such split
+        return self._texts(self._data.encoded["source"][split])
 
     def lines(self, lines: Sequence[str]) -> list[str]:
         """The output for each line, same order and number.
@@ -57,43 +57,34 @@ class Translator:
     def attention(self, line: str) -> CrossAttention:
         """The weights of the decoder's attention over `line` while it writes its output."""
         source = self._encode([line])
-        length = int((source != PAD).sum())
         written = [int(token) for token in self._tokens(source)[0] if token not in (PAD, EOS)]
         _, sown = self._trained.model.apply(
             {"params": self._trained.params},
-            jnp.asarray(source[:, :length]),
+            jnp.asarray(source.ids[None], jnp.int32),
             jnp.array([[BOS, *written]]),
             mutable=["intermediates"],
         )
         weights = np.asarray(sown["intermediates"]["decoder_cross_attention"][0])  # [L, 1, H, T, S]
-        sides = (("source", source[0, : length - 1]), ("target", written))
+        sides = (("source", source.ids[:-1]), ("target", written))
         symbols = [[*(self._data.tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
         return CrossAttention(weights[:, 0], *symbols)
 
-    def _texts(self, sources: np.ndarray) -> list[str]:
+    def _texts(self, sources: Sequences) -> list[str]:
         return [self._data.tokenizers["target"].decode(row) for row in self._tokens(sources)]
 
-    def _tokens(self, sources: np.ndarray) -> np.ndarray:
-        """Rows of source ids [N, S] -> rows of target ids [N, T]. Short sentences are decoded in narrow batches."""
-        widths = np.asarray(self._data.source_widths)
-        bucket = np.searchsorted(widths, (sources != PAD).sum(axis=1))
-        outputs = np.full((len(sources), self._data.max_target_length), PAD, np.int32)
-        for index, width in enumerate(widths):
-            members = np.flatnonzero(bucket == index)
-            for rows in np.split(members, range(ROWS, len(members), ROWS)) if len(members) else []:
-                batch = np.full((ROWS, width), PAD, np.int32)
-                batch[: len(rows)] = sources[rows, :width]
-                outputs[rows] = np.asarray(self._decode(self._trained.params, batch))[: len(rows)]
+    def _tokens(self, sources: Sequences) -> np.ndarray:
+        """Target ids [N, T] of N sentences. Short ones are decoded in narrow batches."""
+        outputs = np.full((len(sources.lengths), self._data.max_target_length), PAD, np.int32)
+        for rows, batch in self._data.source_batches(sources, ROWS):
+            real = rows >= 0
+            outputs[rows[real]] = np.asarray(self._decode(self._trained.params, batch))[real]
         return outputs
 
-    def _encode(self, lines: Sequence[str]) -> np.ndarray:
-        longest = self._data.max_source_length
-        source = np.full((len(lines), longest), PAD, np.int32)
-        for number, line in enumerate(lines, start=1):
-            ids = [*self._data.tokenizers["source"].encode(line), EOS]
-            if len(ids) > longest:
-                raise ValueError(
-                    f"line {number} has {len(ids) - 1} characters, the model reads at most {longest - 1}: {line!r}"
-                )
-            source[number - 1, : len(ids)] = ids
-        return source
+    def _encode(self, lines: Sequence[str]) -> Sequences:
+        sources, longest = encode(self._data.tokenizers["source"], lines, "input"), self._data.max_source_length
+        for number in np.flatnonzero(sources.lengths > longest)[:1]:
+            raise ValueError(
+                f"line {number + 1} has {sources.lengths[number] - 1} characters, "
+                f"the model reads at most {longest - 1}: {lines[number]!r}"
+            )
+        return sources

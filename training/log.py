@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 
@@ -16,50 +19,53 @@ class NonFiniteError(RuntimeError):
 
 
 class StepLog:
-    """Collects the metrics of single steps and writes one row of the training curve for every window of them.
+    """Collects the metrics of single steps and writes one row of the training curve for every `every` of them.
 
     The metrics are device arrays of computations that may still run. A window is fetched when the step after it has
-    been dispatched, so the device is never idle for it; `flush` fetches what is left before an evaluation or a save.
+    been dispatched, so the device is never idle for it. `settle` fetches what is left, before an evaluation or a save;
+    what it got of a window that is still open is saved with the state, so a run that goes on writes the same rows.
+
+    Args:
+      window: `open_window` of the run that goes on.
     """
 
-    def __init__(self, writer: MetricWriter, progress: Progress, every: int):
+    def __init__(self, writer: MetricWriter, progress: Progress, every: int, window: Mapping[str, Any] | None = None):
         self._writer, self._progress, self._every = writer, progress, every
-        self._open: list[Metrics] = []
-        self._closed: tuple[int, list[Metrics]] | None = None
-        self._last = 0
+        self._totals = Totals(**(window or {}))
+        self._waiting: list[tuple[int, Metrics]] = []
 
     def add(self, step: int, metrics: Metrics) -> None:
-        """Take the metrics of step `step`, just dispatched; fetch the window before it, if one was closed.
+        """Take the metrics of step `step`, just dispatched; fetch those before it, if they close a window.
 
         Raises:
           NonFiniteError: a fetched loss or gradient norm is not a finite number; names the step.
         """
-        self._write()
-        self._open.append(metrics)
-        self._last = step
-        if step % self._every == 0:
-            self._closed, self._open = (step, self._open), []
+        if self._waiting and self._waiting[-1][0] % self._every == 0:
+            self.settle()
+        self._waiting.append((step, metrics))
 
-    def flush(self) -> None:
-        """Wait for all steps so far, and write them; raises as `add` does."""
-        self._write()
-        if self._open:
-            self._closed, self._open = (self._last, self._open), []
-            self._write()
+    def settle(self, last: bool = False) -> None:
+        """Wait for all steps so far; write the windows that they close, and the open one if these were the last steps.
 
-    def _write(self) -> None:
-        if self._closed is None:
-            return
-        (step, window), self._closed = self._closed, None
-        totals = Totals()
-        for index, metrics in enumerate(jax.device_get(window)):
+        Raises as `add` does.
+        """
+        waiting, self._waiting = self._waiting, []
+        for step, metrics in zip([step for step, _ in waiting], jax.device_get([m for _, m in waiting]), strict=True):
             for name in ("loss", "gradient_norm"):
                 value = float(metrics[name][0])
                 if not math.isfinite(value):
-                    raise NonFiniteError(
-                        f"the {name.replace('_', ' ')} at step {step - len(window) + 1 + index} is {value}"
-                    )
-            totals.add(metrics)
+                    raise NonFiniteError(f"the {name.replace('_', ' ')} at step {step} is {value}")
+            self._totals.add(metrics)
+            if step % self._every == 0 or (last and step == waiting[-1][0]):
+                self._write(step)
+
+    @property
+    def open_window(self) -> dict[str, Any]:
+        """Sums and counts of the settled steps that no row has yet, as JSON can hold them."""
+        return dataclasses.asdict(self._totals)
+
+    def _write(self, step: int) -> None:
+        totals, self._totals = self._totals, Totals()
         means, tokens = totals.means(), totals.counts["loss"]
         self._progress.update(step, loss=means["loss"], tokens=tokens)
         if self._progress.tokens_per_second is not None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import jax
 
+from training.config import TrainConfig
+from training.loss import Batch
 from training.step import TrainState
 
 
-def memory_line(state: TrainState, input_shapes: Mapping[str, tuple[int, ...]], vocab_sizes: Mapping[str, int]) -> str:
-    """One line: bytes of parameters, optimizer moments, gradients and logits; activations come on top."""
+def memory_line(state: TrainState, batch: Batch, vocab_size: int, settings: TrainConfig) -> str:
+    """One line: bytes of parameters, optimizer moments, gradients and logits; activations come on top.
+
+    Args:
+      batch: the widest that the step will get. Of its logits those are counted that exist at a time: of one microbatch
+        where gradients are accumulated, of one chunk where the loss takes the vocabulary in pieces. Accumulating needs
+        room for the gradients twice, the sum and the newest ones.
+      vocab_size: classes of the logits.
+    """
     params, moments = _size(state.params), _size(state.opt_state)
     count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    positions = math.prod(list(input_shapes.values())[-1])
-    logits = 4 * positions * list(vocab_sizes.values())[-1]
+    positions = math.prod(batch["labels"].shape) // settings.accumulation
+    logits = 4 * (min(positions, settings.loss_chunk) if settings.loss_chunk else positions) * vocab_size
+    sums = f"accumulator {_megabytes(params)}, " if settings.accumulation > 1 else ""
     return (
         f"{count:,} parameters; memory: parameters {_megabytes(params)}, optimizer {_megabytes(moments)}, "
-        f"gradients {_megabytes(params)}, logits {_megabytes(logits)}, and the activations"
+        f"gradients {_megabytes(params)}, {sums}logits {_megabytes(logits)}, and the activations"
     )
 
 

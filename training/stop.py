@@ -16,7 +16,7 @@ class StopRequest:
 
     def __init__(self):
         self.signal: signal.Signals | None = None
-        """The signal that came, or None."""
+        """The signal that came first, or None."""
         self._before: dict[signal.Signals, object] = {}
 
     @property
@@ -35,5 +35,5 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = signal.Signals(number)
-        signal.signal(number, self._before[self.signal])
+        self.signal = self.signal or signal.Signals(number)
+        signal.signal(number, self._before[number])

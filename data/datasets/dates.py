@@ -40,6 +40,8 @@ class Dates(tfds.core.GeneratorBasedBuilder):
     Calendar days, not examples, are split: no day of validation and test occurs in training, in any language. A string
     that is the text of two days (in any language and form, of any day in all the years) is left out. Within a language
     no day occurs twice, the forms take turns, and languages take turns in the files: any stretch of them is balanced.
+    All languages have the same number of held-out examples; in training those have more whose months no other helps
+    to read (`train_sizes`), for of these each name has to be learned by itself.
 
     `builder.info.metadata` counts what was left out, over the whole space of language, form and day:
     `ambiguous` {split: n}, `combinations` {split: n}, `languages` n, `languages_left_out` {reason: [code]}.

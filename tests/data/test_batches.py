@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from data.batches import load_from
 from data.config import DataConfig
@@ -13,6 +12,7 @@ from data.datasets.reverse import Reverse, ReverseConfig
 from data.prepare import prepare_builder
 from data.sequences import encode
 from data.tokenizer import BOS, EOS, PAD, UNK, CharacterTokenizer
+from tests.data.in_memory import builder_of
 
 PAIRS = {
     "train": [("ab", "x"), ("", "yy"), ("abcde", ""), ("c\n", "xyx"), ("b", "y"), ("a</s>", "y"), ("e", "yxyxy")],
@@ -21,26 +21,6 @@ PAIRS = {
 }
 TEXTS = {"train": ["abc", "", "dde\n", "a" * 13], "validation": ["ab", "cde", "a"], "test": ["?"]}
 CONFIG = DataConfig(source="in memory", batch_size=3, max_source_length=0, max_target_length=0)
-
-
-def builder_of(directory, splits, names):
-    """A TFDS dataset of these texts."""
-
-    class Given(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = tfds.features.FeaturesDict({name: tfds.features.Text() for name in names})
-            return tfds.core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
-
-        def _split_generators(self, dl_manager):
-            return {split: self._generate_examples(rows) for split, rows in splits.items() if rows}
-
-        def _generate_examples(self, rows):
-            for key, row in enumerate(rows):
-                yield key, dict(zip(names, [row] if isinstance(row, str) else row, strict=True))
-
-    return prepare_builder(Given, str(directory))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +42,7 @@ def reverse(tmp_path_factory):
 
 
 def flat(batch):
-    return {**batch["inputs"], "labels": batch["labels"], "weights": batch["weights"]}
+    return {**batch["inputs"], **{name: value for name, value in batch.items() if name != "inputs"}}
 
 
 def same(one, two):
@@ -111,6 +91,7 @@ def test_evaluation_sees_every_example_once_whatever_the_batch_size(pairs, batch
         batches = list(data.eval_batches(split, batch_size))
         assert {batch["labels"].shape for batch in batches} == {(batch_size, data.max_target_length)}
         rows, one_by_one = stacked(batches), stacked(data.eval_batches(split, 1))
+        assert rows.pop("rows").tolist() == [*range(n), *[-1] * (len(batches) * batch_size - n)]
         for name, values in rows.items():
             assert np.array_equal(values[:n], one_by_one[name])
             assert not values[n:].any()  # PAD, and no weight
@@ -152,12 +133,16 @@ def test_training_leaves_out_what_is_too_long_and_says_so(pairs, capsys):
 
 
 def test_every_training_example_comes_once_in_an_epoch(reverse):
-    rows = stacked(itertools.islice(reverse.train_batches(3), 100))["source"]  # 7 epochs of 100
-    texts = [reverse.tokenizers["source"].decode(row) for row in rows]
+    batches = itertools.islice(reverse.train_batches(3), 45)  # 3 epochs of 100 in batches of 7
+    texts = [
+        [reverse.tokenizers["source"].decode(row) for row in batch["inputs"]["source"] if row.any()]
+        for batch in batches
+    ]
     expected = sorted(example["source"] for example in reverse.examples("train"))
-    epochs = [texts[start : start + 100] for start in range(0, 700, 100)]
+    epochs = [list(itertools.chain.from_iterable(texts[start : start + 15])) for start in (0, 15, 30)]
     assert all(sorted(epoch) == expected for epoch in epochs)
-    assert len(set(map(tuple, epochs))) == 7
+    assert len(set(map(tuple, epochs))) == 3
+    assert {len(batch) for batch in texts} == {6, 7}  # 105 rows for 100 examples, and none is left out
 
 
 def test_starting_anywhere_is_going_on(reverse):

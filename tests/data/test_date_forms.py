@@ -1,6 +1,7 @@
 """Written dates: equal to Babel's, and ambiguous exactly where brute force says so."""
 
 import datetime
+import math
 import random
 from collections import defaultdict
 
@@ -11,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data.datasets import date_forms
-from data.datasets.date_forms import FORMS, ambiguous_days, languages, templates, write
+from data.datasets.date_forms import FORMS, ambiguous_days, languages, strangeness, templates, write
 
 
 def days(first: int, last: int) -> list[datetime.date]:
@@ -42,6 +43,35 @@ def test_which_languages():
         if code != "root" and not Locale.parse(code).territory and not Locale.parse(code).variant
     }
     assert sorted([*kept, *(code for codes in left_out.values() for code in codes)]) == sorted(everything)
+
+
+def test_how_strange_months_are_to_the_others():
+    """Against naive Bayes over trigrams, written out month by month for three small worlds."""
+    names = {
+        code: {
+            (form, month): date_forms._trigrams_of(templates(code)[form, month, 0])
+            for form in ("long", "medium")
+            for month in range(1, 13)
+        }
+        for code in ("en", "de", "fr", "eu")
+    }
+    assert " ma" in names["en"]["long", 5] and "may" in names["en"]["long", 5] and "%" not in str(names)
+    for others in (("de",), ("de", "fr"), ("de", "fr", "eu")):
+        wrong = []
+        for (_, month), trigrams in names["en"].items():
+            odds = []
+            for guess in range(1, 13):
+                known = [[names[code][form, guess] for form in ("long", "medium")] for code in others]
+                votes = [sum(trigram in long | medium for long, medium in known) + 0.1 for trigram in trigrams]
+                odds.append(math.prod(votes))
+            wrong.append(1 - odds[month - 1] / sum(odds))
+        assert strangeness(("en", *others))["en"] == pytest.approx(sum(wrong) / 24, rel=1e-9)
+    everywhere = strangeness(languages()[0])
+    assert all(0 <= value <= 1 for value in everywhere.values())
+    assert everywhere["ja"] == 0  # months are numbers
+    assert (
+        everywhere["en"] < 0.001 < everywhere["zu"] < 0.1 < everywhere["ko"] < 0.5 < everywhere["eu"] < everywhere["th"]
+    )
 
 
 def brute_force(spellings, space):

@@ -1,5 +1,6 @@
 """The log of a run: it never makes the loop wait, misses no step, and stops at the first number that is none."""
 
+import json
 import math
 import time
 
@@ -86,7 +87,7 @@ def test_a_window_is_fetched_after_the_step_that_follows_it_was_dispatched():
         dispatched = events.index(("dispatch", following))
         assert places == list(range(dispatched + 1, dispatched + 41))  # one after another, and nothing in between
     assert [step for step, _, _ in writer.rows] == [10, 20]
-    log.flush()
+    log.settle(last=True)
     assert [step for step, _, _ in writer.rows] == [10, 20, 25]
 
 
@@ -95,7 +96,7 @@ def test_a_row_is_the_mean_over_all_tokens_of_its_window():
     log = StepLog(writer, quiet, every=2)
     for step, (loss, count) in enumerate([(2.0, 10), (4.0, 100), (1.0, 5), (1.0, 5), (7.0, 3)], start=1):
         log.add(step, metrics(loss, count, gradient_norm=step))
-    log.flush()
+    log.settle(last=True)
     rows = [
         (step, split, values["loss"], values["gradient_norm"], values["tokens"]) for step, split, values in writer.rows
     ]
@@ -107,18 +108,27 @@ def test_a_row_is_the_mean_over_all_tokens_of_its_window():
     assert [(step, tokens) for step, _, tokens in quiet.updates] == [(2, 110), (4, 10), (5, 3)]
 
 
-def test_flushing_writes_each_step_once():
-    writer = Writer()
-    log = StepLog(writer, Quiet(), every=4)
-    log.flush()
-    for step in range(1, 10):
-        log.add(step, metrics(count=step))
-        if step in (2, 4, 7):
-            log.flush()
-            log.flush()
-    log.flush()
-    assert [step for step, _, _ in writer.rows] == [2, 4, 7, 8, 9]
-    assert [values["tokens"] for _, _, values in writer.rows] == [3, 7, 18, 8, 9]
+def test_settling_in_the_middle_of_a_window_changes_no_row():
+    """Nor does it to stop there, and to go on with what was saved (as JSON)."""
+    rows = []
+    for stops in ((), (2, 4, 7)):
+        writer = Writer()
+        log = StepLog(writer, Quiet(), every=4)
+        log.settle()
+        for step in range(1, 11):
+            log.add(step, metrics(loss=step, count=step))
+            if step in stops:
+                log.settle()
+                log.settle()
+                log = StepLog(writer, Quiet(), 4, json.loads(json.dumps(log.open_window)))
+        log.settle()
+        log.settle(last=True)
+        rows.append(writer.rows)
+    assert rows[0] == rows[1] and [step for step, _, _ in rows[0]] == [4, 8]
+    assert [values["tokens"] for _, _, values in rows[0]] == [10, 26]
+    log.add(11, metrics(count=11))
+    log.settle(last=True)
+    assert writer.rows[-1][0] == 11 and writer.rows[-1][2]["tokens"] == 9 + 10 + 11
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -135,12 +145,12 @@ def test_a_number_that_is_none_is_found_and_its_step_named(wrong, name, text, ba
     assert [step for step, _, _ in writer.rows] == [4]  # the window with it is not written
 
 
-def test_a_flush_finds_it_too():
+def test_settling_finds_it_too():
     log = StepLog(Writer(), Quiet(), every=100)
     for step in range(1, 4):
         log.add(step, metrics(loss=math.nan if step == 2 else 1.0))
     with pytest.raises(NonFiniteError, match="the loss at step 2 is nan"):
-        log.flush()
+        log.settle()
 
 
 def test_speed_is_that_of_the_device_and_not_of_dispatching():
@@ -161,7 +171,7 @@ def test_speed_is_that_of_the_device_and_not_of_dispatching():
             log.add(step, metrics(count=1000) | {"trace": (x[0, 0], jnp.int32(1))})
             if start is None and writer.rows:
                 start = time.monotonic()
-        log.flush()
+        log.settle()
         wall = time.monotonic() - start
     assert "tokens_per_second" not in writer.rows[0][2]
     windows = sum(values["tokens"] / values["tokens_per_second"] for _, _, values in writer.rows[1:])
@@ -180,7 +190,7 @@ def test_500_steps_leave_nothing_behind():
         log.add(step, latest)
         if step in (100, 600):
             del latest
-            log.flush()
+            log.settle()
             arrays.append(len(jax.live_arrays()))
             memory.append(resident_megabytes())
     assert arrays[0] == arrays[1]

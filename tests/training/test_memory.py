@@ -3,20 +3,34 @@
 import re
 
 import jax
+import pytest
 
-from tests.training.samples import LENGTH, VOCAB, hyper_of, small_state, small_transformer
+from tests.training.samples import VOCAB, hyper_of, small_state, small_transformer
+from training.config import TrainConfig
 from training.memory import memory_line
 from training.optimizer import adamw
 
 
-def test_the_line_names_parameters_moments_gradients_and_logits():
+@pytest.mark.parametrize(
+    ("settings", "positions"),
+    [
+        ({}, 4000),
+        ({"accumulation": 4}, 1000),
+        ({"loss_chunk": 300}, 300),
+        ({"accumulation": 4, "loss_chunk": 2000}, 1000),
+    ],
+)
+def test_the_line_names_all_parts(settings, positions):
+    """J9: the accumulator is one more copy of the parameters; a chunk or a microbatch has fewer logits at a time."""
     model = small_transformer(d_model=256, num_heads=2, d_ff=512, num_encoder_layers=1, num_decoder_layers=1)
     state = jax.eval_shape(lambda: small_state(model, adamw, hyper_of(model)))
     count = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    line = memory_line(state, {"source": (1000, LENGTH), "target": (1000, 2 * LENGTH)}, {"source": 99, "target": VOCAB})
+    batch = {"inputs": {}, "labels": jax.ShapeDtypeStruct((400, 10), int)}
+    line = memory_line(state, batch, 1000 * VOCAB, TrainConfig(**settings))
     assert line.startswith(f"{count:,} parameters")
     sizes = {name: float(size) for name, size in re.findall(r"(\w+) ([\d.]+) MB", line)}
     wanted = {"parameters": 4 * count, "optimizer": 8 * count, "gradients": 4 * count}
-    wanted |= {"logits": 4 * 1000 * 2 * LENGTH * VOCAB}
+    wanted |= {"accumulator": 4 * count} if settings.get("accumulation") else {}
+    wanted |= {"logits": 4 * positions * 1000 * VOCAB}
     assert sizes == {name: round(size / 1e6, 1) for name, size in wanted.items()}
     assert "\n" not in line and "activations" in line

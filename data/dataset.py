@@ -1,0 +1,212 @@
+"""A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data.config import DataConfig
+from data.mixture import MixturePlan
+from data.plan import EvalPlan, TrainPlan, own_rows
+from data.records import Examples, JoinedExamples, check_split
+from data.sequences import Sequences
+from data.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+Batch = dict[str, Any]
+
+_READ_THREADS = 4
+_PREFETCH_BATCHES = 16
+
+
+@dataclass(frozen=True)
+class Data(ABC):
+    """A dataset, encoded: `PairData` or `TextData`."""
+
+    config: DataConfig
+    builders: "tuple[tfds.core.DatasetBuilder, ...]"
+    """The sources; more than one in a mixture."""
+    weights: tuple[Fraction, ...]
+    """Each source's share of the training batches."""
+    tokenizers: Mapping[str, Tokenizer]
+    """source and target, or text."""
+    encoded: Mapping[str, Mapping[str, Sequences]]
+    """Side (as in `tokenizers`) -> split -> ids. The sources' examples stand one behind the other."""
+
+    @property
+    def vocab_sizes(self) -> dict[str, int]:
+        """Ids of each tokenizer."""
+        return {side: tokenizer.vocab_size for side, tokenizer in self.tokenizers.items()}
+
+    def save_tokenizers(self, directory: str | Path) -> None:
+        """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them."""
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for side, tokenizer in self.tokenizers.items():
+            tokenizer.save(tokenizer_file(directory, side))
+
+    def examples(self, split: str) -> Examples | JoinedExamples:
+        """The examples of `split` as dicts of str, in file order (text: whole documents).
+
+        Of a mixture, those of all sources that have the split, one source behind the other. Raises ValueError for a
+        split that none has.
+        """
+        parts = [Examples(builder, split) for builder in sources_with(self.builders, split)]
+        return parts[0] if len(parts) == 1 else JoinedExamples(parts)
+
+    def num_examples(self, split: str) -> int:
+        """Rows of `eval_batches(split)`, filling not counted. Raises ValueError for an unknown or empty split."""
+        sources_with(self.builders, split)
+        return len(self._rows(split))
+
+    @property
+    def num_train_examples(self) -> int:
+        """Rows of one epoch of `train_batches`, filling not counted (text: rows). Of a mixture, of all sources."""
+        return sum(map(len, self._train_rows()))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Rows and widths of each bucket's batches, narrow to wide: (rows, source, target), or (rows, tokens)."""
+        return tuple((rows, *widths) for rows, widths in zip(self._rows_per_bucket(), self._widths(), strict=True))
+
+    def blank_batches(self) -> list[Batch]:
+        """A batch of nothing but padding for each shape that `train_batches` gives, narrow to wide: what to compile."""
+        return [self._batch("train", np.full(rows, -1), bucket) for bucket, rows in enumerate(self._rows_per_bucket())]
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Training batches that hold every example once; of a mixture, those in which each source has come round."""
+        return max(
+            math.ceil(plan.batches_per_epoch / weight)
+            for plan, weight in zip(self._train_plan(0).plans, self.weights, strict=True)
+        )
+
+    def padding(self) -> tuple[float, int]:
+        """The part of all tokens in training batches, inputs of both sides, that is padding; and tokens a batch.
+
+        Both on average over whole epochs, a mixture's sources by their shares.
+        """
+        real, held = Fraction(0), Fraction(0)
+        sizes = [rows * sum(widths) for rows, *widths in self.shapes]
+        for weight, rows in zip(self.weights, self._train_rows(), strict=True):
+            plan = TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), 0)
+            batches = plan.batches_per_epoch
+            held += weight * sum(sizes[bucket] for bucket in plan.batch_buckets.tolist()) / batches
+            real += weight * int(self._lengths("train", rows).sum()) / batches
+        return float(1 - real / held), round(held)
+
+    def train_batches(
+        self, seed: int, start: int = 0, process: int = 0, processes: int = 1, workers: int = 0
+    ) -> Iterator[Batch]:
+        """Batches for ever, from global batch index `start` on; the next ones are prepared meanwhile.
+
+        Starting at k gives what starting at 0 gives after k batches, whatever the other arguments are or have been.
+
+        Args:
+          seed: of the order.
+          start: batches that have been consumed; the position in the data, all of it.
+          process, processes: each of several training processes gets its own rows of every batch.
+          workers: processes of Grain's that put batches together, each with a copy of the data; 0: threads of this one,
+            which are seven times faster where a batch is only cut out of memory, as here. The program must start
+            with `if __name__ == "__main__":`, since workers import it.
+
+        Raises ValueError for a batch_size larger than the training split, rows that the processes do not divide, and a
+        negative seed or start.
+        """
+        if start < 0:
+            raise ValueError(f"the batch index to start at must not be negative, but is {start}")
+        plan = self._train_plan(seed)
+        for rows in self._rows_per_bucket():
+            own_rows(np.zeros(rows), process, processes)
+        return _read(partial(self._train_batch, plan, process, processes), start, workers)
+
+    def eval_batches(self, split: str, batch_size: int | None = None) -> Iterator[Batch]:
+        """Every example of `split` exactly once; `batch["rows"]` (int32 [B]) has their numbers, -1 where there is none.
+
+        Batches are of one bucket each, narrow to wide, and within a bucket in file order. They have the shapes of
+        training batches, or those with `batch_size` rows. What is missing of a bucket's last batch is filled with rows
+        that are all PAD and have no weight. Raises ValueError for an unknown or empty split.
+        """
+        rows = self._rows_per_bucket()
+        if batch_size is not None:
+            rows = (batch_size,) * len(rows)
+        plan = EvalPlan(self._buckets(split, np.arange(self.num_examples(split))), rows)
+        return (self._batch(split, some, bucket) | {"rows": some.astype(np.int32)} for some, bucket in plan)
+
+    @abstractmethod
+    def _widths(self) -> tuple[tuple[int, ...], ...]:
+        """Of each bucket, narrow to wide."""
+
+    @abstractmethod
+    def _rows_per_bucket(self) -> tuple[int, ...]:
+        """Of a batch."""
+
+    @abstractmethod
+    def _rows(self, split: str) -> Sequence:
+        """Something with as many items as the split has rows."""
+
+    @abstractmethod
+    def _train_rows(self) -> tuple[np.ndarray, ...]:
+        """The numbers of the rows that each source gives to training."""
+
+    @abstractmethod
+    def _lengths(self, split: str, rows: np.ndarray) -> np.ndarray:
+        """int [len(rows), sides]: tokens of each row."""
+
+    @abstractmethod
+    def _buckets(self, split: str, rows: np.ndarray) -> np.ndarray:
+        """int [len(rows)]: where each row belongs."""
+
+    @abstractmethod
+    def _batch(self, split: str, rows: np.ndarray, bucket: int) -> Batch:
+        """These rows (-1: none) as arrays of the bucket's widths."""
+
+    def _train_plan(self, seed: int) -> MixturePlan:
+        sources, plans = self._train_rows(), []
+        for stream, rows in enumerate(sources):
+            plans.append(TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), seed, stream))
+            if not self.config.tokens_per_batch and self.config.batch_size > len(rows):
+                raise ValueError(
+                    f"batch_size must be between 1 and the number of training examples, {len(rows)}, "
+                    f"not {self.config.batch_size}"
+                )
+        return MixturePlan(self.weights, tuple(plans), sources)
+
+    def _train_batch(self, plan: MixturePlan, process: int, processes: int, index: int) -> Batch:
+        rows, bucket = plan[index]
+        return self._batch("train", own_rows(rows, process, processes), bucket)
+
+
+def sources_with(builders: "Sequence[tfds.core.DatasetBuilder]", split: str) -> "list[tfds.core.DatasetBuilder]":
+    """Those that have examples in `split`. Raises ValueError if there are none."""
+    found = [b for b in builders if split in b.info.splits and b.info.splits[split].num_examples]
+    if not found:
+        check_split(builders[0], split)
+    return found
+
+
+def tokenizer_file(directory: str | Path, side: str) -> Path:
+    """Where the tokenizer of `side` is kept in a run's directory of tokenizers."""
+    return Path(directory) / f"tokenizer_{side}.json"
+
+
+def _read(make: Callable[[int], Batch], start: int, workers: int) -> Iterator[Batch]:
+    import grain
+
+    options = grain.ReadOptions(num_threads=_READ_THREADS, prefetch_buffer_size=_PREFETCH_BATCHES)
+    batches = grain.MapDataset.range(start, sys.maxsize).map(make).to_iter_dataset(options)
+    if workers:
+        from absl import flags
+
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # Grain's processes ask for it
+        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    return iter(batches)

@@ -1,0 +1,67 @@
+"""Documents, for a language model: one long stream in chunks, or packed into rows without seeing each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.buckets import rows_per_bucket
+from data.dataset import Batch, Data
+from data.packing import Packing
+from data.tokenizer import EOS, PAD
+
+
+@dataclass(frozen=True)
+class TextData(Data):
+    """Documents, each with EOS at its end, one behind the other in one stream per split.
+
+    Labels are the stream itself, the inputs the tokens before them (before the first: EOS, since a document comes after
+    one). So every token is predicted exactly once, whichever way the stream is laid out in rows of `max_target_length`
+    tokens (`config.packing`):
+
+    - chunks: it is cut into rows, and what lies before a document in its row is context. Only a split's last row is
+      filled with PAD, without weight; in a mixture the last of each source.
+    - documents: whole documents are packed into rows. `segments` numbers them in each row, from 1 on, and `positions`
+      starts with 0 in each, so that they do not see each other; both are 0 at PAD. A document longer than a row is cut
+      into pieces of a row's length. The later ones begin with the token before them as input and have no other context.
+    """
+
+    layout: Mapping[str, Packing]
+    """Of each split."""
+    sources: tuple[int, ...]
+    """Rows of the training split that each source has."""
+
+    @property
+    def _width(self) -> int:
+        return self.config.max_target_length
+
+    def _widths(self) -> tuple[tuple[int], ...]:
+        return ((self._width,),)
+
+    def _rows_per_bucket(self) -> tuple[int, ...]:
+        config = self.config
+        return rows_per_bucket(self._widths(), config.batch_size, config.tokens_per_batch, config.row_multiple)
+
+    def _rows(self, split: str) -> Sequence:
+        return self.layout[split]
+
+    def _train_rows(self) -> tuple[np.ndarray, ...]:
+        return tuple(np.split(np.arange(len(self.layout["train"])), np.cumsum(self.sources)[:-1]))
+
+    def _lengths(self, split: str, rows: np.ndarray) -> np.ndarray:
+        layout = self.layout[split]
+        return np.add.reduceat(layout.length, layout.first[:-1])[rows][:, None]
+
+    def _buckets(self, split: str, rows: np.ndarray) -> np.ndarray:
+        return np.zeros(len(rows), np.int64)
+
+    def _batch(self, split: str, rows: np.ndarray, bucket: int) -> Batch:
+        stream = self.encoded["text"][split].ids
+        index, segments, positions = self.layout[split].places(rows)
+        real = index >= 0
+        labels = np.where(real, stream[index], PAD).astype(np.int32)
+        before = np.where(index > 0, stream[np.maximum(index - 1, 0)], EOS)
+        inputs = {"tokens": np.where(real, before, PAD).astype(np.int32)}
+        if self.config.packing == "documents":
+            inputs |= {"segments": segments.astype(np.int32), "positions": positions.astype(np.int32)}
+        return {"inputs": inputs, "labels": labels, "weights": real}

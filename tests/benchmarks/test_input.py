@@ -1,0 +1,19 @@
+"""The benchmark of the input runs, and says what it measured; how fast this machine is, is not tested."""
+
+from benchmarks.input import EPOCHS, main
+
+
+def test_it_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("data.batches.prepare", lambda source, directory: few(tmp_path))
+    measured = main(["reverse", "--tokens_per_batch", "256", "--seconds", "0", "--layers", "1"])
+    assert measured["input"] > 0 and measured["model"] > 0
+    out = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("epoch ") for line in out) == EPOCHS
+    assert "times as fast" in out[-2] and out[-1].startswith("memory grew by")
+
+
+def few(directory):
+    from data.datasets.reverse import Reverse, ReverseConfig
+    from data.prepare import prepare_builder
+
+    return prepare_builder(Reverse, str(directory), ReverseConfig(name="few", train_examples=100))
