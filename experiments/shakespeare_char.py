@@ -3,7 +3,7 @@
 Command:  python train.py shakespeare_char --data.source text:DIRECTORY/input.txt
 Time:     102 s of training on 2 cores with AMX
 Measured: 1.6311 nats a character over the whole validation text after 2,000 steps of 768 characters; over 200 random
-          batches, as nanoGPT estimates it, 1.633. nanoGPT on the same machines: 1.921 (its README: 1.88 over 20 batches)
+          batches, as nanoGPT estimates it, 1.633. nanoGPT on the same machines: 1.921 (its README says 1.88)
 """
 
 from __future__ import annotations
