@@ -173,7 +173,11 @@ def _fit_pairs(data: dict[str, Any], encoded: Sequence[dict[str, dict[str, Seque
                 )
     all_kept = np.concatenate(kept)
     lengths = np.stack([train[side].lengths[all_kept] for side in ("source", "target")], axis=1)
-    widths = bucket_widths(lengths, config.buckets) if len(all_kept) else ()
+    # A small source with a large share comes round more often than there are examples.
+    often = np.concatenate(
+        [np.full(len(rows), float(weight) / max(len(rows), 1)) for rows, weight in zip(kept, data["weights"])]
+    )
+    widths = bucket_widths(lengths, config.buckets, often / often.max()) if len(all_kept) else ()
     # The last are the limits themselves, which evaluation cuts to.
     widths = (*widths[:-1], (max_source, max_target))
     return PairData(**data, max_source_length=max_source, max_target_length=max_target, kept=tuple(kept), widths=widths)

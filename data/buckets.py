@@ -9,7 +9,7 @@ import numpy as np
 _CANDIDATES = 1024
 
 
-def bucket_widths(lengths: np.ndarray, count: int) -> tuple[tuple[int, ...], ...]:
+def bucket_widths(lengths: np.ndarray, count: int, weights: np.ndarray | None = None) -> tuple[tuple[int, ...], ...]:
     """The chain of at most `count` widths that pads to the fewest tokens, all sides together; the last holds all.
 
     Exact, by dynamic programming over all pairs of lengths that occur, as long as there are no more than 1,024; beyond
@@ -18,6 +18,7 @@ def bucket_widths(lengths: np.ndarray, count: int) -> tuple[tuple[int, ...], ...
     Args:
       lengths: int [N, sides], N at least 1, one or two sides.
       count: at least 1.
+      weights: float [N], how often each example comes, where some come more often than others.
 
     Returns:
       Widths (one number for each side), ascending.
@@ -27,8 +28,8 @@ def bucket_widths(lengths: np.ndarray, count: int) -> tuple[tuple[int, ...], ...
     grid = np.stack([each.ravel() for each in np.meshgrid(*sides, indexing="ij")], axis=1)  # [G, sides]
     # held[g]: examples that grid point g holds, the cumulative histogram.
     place = [np.searchsorted(side, length) for side, length in zip(sides, lengths.T)]
-    held = np.zeros([len(side) for side in sides], np.int64)
-    np.add.at(held, tuple(place), 1)
+    held = np.zeros([len(side) for side in sides])
+    np.add.at(held, tuple(place), 1.0 if weights is None else weights)
     for axis in range(held.ndim):
         held = held.cumsum(axis=axis)
     held = held.ravel()

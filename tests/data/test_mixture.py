@@ -170,6 +170,19 @@ def test_padding_is_weighed_by_the_shares(builders):
     assert math.isclose(data.padding()[1], held / 60, abs_tol=0.5)
 
 
+def test_shapes_suit_the_source_with_the_larger_share(tmp_path):
+    """Few short pairs that make up nearly all batches decide, not the many long ones."""
+    short, long = [("a" * (n % 4 + 1), "x") for n in range(20)], [("a" * (n % 30 + 5), "x") for n in range(400)]
+    builders = [
+        builder_of(tmp_path / name, {"train": pairs}, ("source", "target"))
+        for name, pairs in (("short", short), ("long", long))
+    ]
+    config = replace(CONFIG, buckets=3)
+    often = load_mixture(list(zip(builders, [Fraction(99, 100), Fraction(1, 100)], strict=True)), config)
+    seldom = load_mixture(list(zip(builders, [Fraction(1, 100), Fraction(99, 100)], strict=True)), config)
+    assert often.widths[0][0] <= 5 < seldom.widths[0][0]
+
+
 def test_mixtures_that_cannot_be(builders, tmp_path):
     text = builder_of(tmp_path, {"train": ["a"]}, ("text",))
     with pytest.raises(
