@@ -106,11 +106,12 @@ def test_more_tokens_than_the_model_has_positions_are_refused(model, params):
 
 
 def test_more_tokens_than_the_cache_was_made_for_are_refused(model, params):
-    prompt = jnp.full((4, 1), BOS)
-    start = jax.eval_shape(lambda: start_transformer(model, params, sources(), prompt, max_tokens=3)[1:])
-    step = start_transformer(model, params, sources(), prompt, max_tokens=3).step
+    def decoded(params, source):
+        start = start_transformer(model, params, source, jnp.full((4, 1), BOS), max_tokens=3)
+        return greedy(*start, max_tokens=4, end_id=EOS, pad_id=PAD_ID)
+
     with pytest.raises(ValueError, match="made for 3 tokens, max_tokens=4"):
-        jax.eval_shape(lambda cache, first: greedy(step, cache, first, max_tokens=4, end_id=EOS, pad_id=PAD_ID), *start)
+        jax.eval_shape(decoded, params, sources())
 
 
 PROMPTS = (5, 1, 3)
