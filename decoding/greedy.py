@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
-from decoding.step import Cache, Decoded, Step, check_room, without_padded_ids
+from decoding.loop import decode
+from decoding.step import Cache, Decoded, Step, without_padded_ids
 
 
 def greedy(
@@ -35,25 +33,8 @@ def greedy(
     Raises:
       ValueError: more tokens than a `BoundedStep` has room for; a vocabulary larger than the logits.
     """
-    check_room(step, max_tokens)
 
-    class Loop(NamedTuple):
-        index: Array
-        cache: Cache
-        newest: Array
-        decoded: Decoded
+    def choose(index: Int[Array, ""], logits: Float[Array, "B V"]) -> Int[Array, " B"]:
+        return jnp.argmax(without_padded_ids(logits, vocab_size), axis=-1)
 
-    def running(loop: Loop) -> Array:
-        return (loop.index < max_tokens) & ~loop.decoded.finished.all()
-
-    def advance(loop: Loop) -> Loop:
-        cache, logits = step(loop.cache, loop.newest)
-        finished = loop.decoded.finished
-        best = jnp.argmax(without_padded_ids(logits, vocab_size), axis=-1)
-        token = jnp.where(finished, pad_id, best.astype(first.dtype))
-        tokens = loop.decoded.tokens.at[:, loop.index].set(token)
-        return Loop(loop.index + 1, cache, token, Decoded(tokens, finished | (token == end_id)))
-
-    rows = first.shape[0]
-    nothing = Decoded(jnp.full((rows, max_tokens), pad_id, first.dtype), jnp.zeros(rows, bool))
-    return jax.lax.while_loop(running, advance, Loop(jnp.int32(0), cache, first, nothing)).decoded
+    return decode(step, cache, first, choose, max_tokens=max_tokens, end_id=end_id, pad_id=pad_id)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -53,3 +54,10 @@ def without_padded_ids(logits: Float[Array, "B V"], vocab_size: int | None) -> F
         raise ValueError(f"vocab_size must be 1 to {logits.shape[-1]}, the logits there are; got {vocab_size}")
     real = jnp.arange(logits.shape[-1]) < vocab_size
     return jnp.where(jnp.broadcast_to(real, logits.shape), logits, -jnp.inf)
+
+
+def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:
+    """The cache of a batch whose row i is row `rows[i]` of this one: every leaf indexed but the scalars."""
+    return jax.tree.map(
+        lambda leaf: leaf if jnp.ndim(leaf) == 0 else leaf.at[rows].get(mode="promise_in_bounds"), cache
+    )

@@ -106,11 +106,6 @@ def writer(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue
     return write
 
 
-def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:
-    """The cache of a batch whose row i is row `rows[i]` of this one."""
-    return jax.tree.map(lambda leaf: leaf if leaf.ndim == 0 else leaf[rows], cache)
-
-
 def poisoned(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:
     """`x`, or NaN where there is no room: a token too many makes everything after it NaN and nothing merely wrong."""
     return jnp.where(slots.room, x, jnp.nan)

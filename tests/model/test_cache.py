@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from decoding.step import take_rows
 from experiments.rotary import rotary
-from model.cache import claim_slots, empty_cache, take_rows
+from model.cache import claim_slots, empty_cache
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel, extend_language_model, language_model_logits
 from model.parts import standard_parts
@@ -230,7 +231,9 @@ def test_rows_are_taken_with_their_past(model, params):
     def run(params, source, other_source):
         cache, _ = extender(model, params, source)(fresh(model), jnp.asarray(PROMPT), jnp.asarray(VALID))
         stay = extender(model, params, source)(cache, jnp.asarray(NEXT[:, :1]))[1]
-        move = extender(model, params, other_source)(take_rows(cache, rows), jnp.asarray(NEXT[rows, :1]))[1]
+        move = extender(model, params, other_source)(take_rows(cache, jnp.asarray(rows)), jnp.asarray(NEXT[rows, :1]))[
+            1
+        ]
         return stay, move
 
     stay, move = run(params, SOURCE, SOURCE[rows])
