@@ -95,7 +95,8 @@ def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Arra
     if width > 1:
         before_last = jnp.arange(width - 1)[None] < lengths[:, None] - 1
         cache, _ = extend(cache, prompt[:, :-1], valid=before_last)
-    first = jnp.take_along_axis(prompt, lengths[:, None] - 1, axis=1)[:, 0]
+    first = jnp.take_along_axis(prompt, jnp.maximum(lengths[:, None] - 1, 0), axis=1)[:, 0]
+    first = jnp.where(lengths > 0, first, -1)  # an empty prompt has no next token: an id that is none makes NaN
 
     def step(cache: Cache, newest: Array) -> tuple[Cache, Array]:
         cache, features = extend(cache, newest[:, None])
