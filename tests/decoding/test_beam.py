@@ -142,6 +142,20 @@ def test_a_better_hypothesis_is_waited_for():
         assert abs(found.scores[0, 0] - wanted) < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("alpha", "children", "text"),
+    [
+        # Ahead only from the fourth token on: 0.4 once is more than 0.5 at length 4, and not yet at length 2.
+        (1, {(): {EOS: 0.5, A: 0.4, B: 0.1}} | {(A,) * n: {A: 1.0} for n in range(1, 4)}, [A] * 4 + [EOS]),
+        # Ahead only with the next token: at the greatest length it would be behind.
+        (-1, {(): {EOS: 0.3, A: 0.6, B: 0.1}}, [A, EOS]),
+    ],
+)
+def test_the_bound_is_that_of_the_best_length(alpha, children, text):
+    found = search_tree(children, beam_size=2, max_tokens=12, length_penalty=alpha)
+    assert written(found.tokens[0, 0]) == tuple(text)
+
+
 def test_the_n_best_are_different_and_sorted():
     """V = 4 and five of them (D13); fewer asked for are the first of more."""
     table = random_table(6)
