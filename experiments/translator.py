@@ -11,7 +11,7 @@ import numpy as np
 
 from data.sequences import Sequences, encode
 from data.tokenizer import BOS, EOS, PAD
-from decoding.transformer_step import greedy_transformer
+from decoding import greedy, start_transformer
 
 if TYPE_CHECKING:
     from experiments.experiment import Trained
@@ -35,11 +35,13 @@ class Translator:
     def __init__(self, trained: Trained):
         self._trained, self._data = trained, trained.data
         max_tokens, model = trained.data.max_target_length, trained.model
-        self._decode = jax.jit(
-            lambda params, source: (
-                greedy_transformer(model, params, source, max_tokens=max_tokens, first_id=BOS, end_id=EOS).tokens
-            )
-        )
+
+        def decode(params, source):
+            first = jnp.full((source.shape[0], 1), BOS, source.dtype)
+            start = start_transformer(model, params, source, first, max_tokens=max_tokens)
+            return greedy(*start, max_tokens=max_tokens, end_id=EOS, pad_id=PAD).tokens
+
+        self._decode = jax.jit(decode)
 
     def split(self, split: str) -> list[str]:
         """The output for every example of `split`, in the order of `data.examples(split)`."""

@@ -63,6 +63,7 @@ def scaled_dot_product_attention(
     *,
     drop: Dropout | None = None,
     dtype="float32",
+    stored: bool = False,
 ) -> Attention:
     """softmax(Q Kᵀ / √d_k) V over the keys that `mask` lets each query see.
 
@@ -71,6 +72,8 @@ def scaled_dot_product_attention(
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1. None: everything is visible.
       drop: dropout on the weights, at `drop.attention_rate`.
       dtype: the compute type of both products; the softmax is float32 always.
+      stored: keys and values are what `within_reach` gave, and 0 or finite where nobody looks, as a cache keeps them:
+        they need not be made so again, which would copy the whole cache for every new token.
 
     Returns:
       The output, and the weights. A query that sees nothing gets exactly 0. A key that no query sees may hold
@@ -83,10 +86,11 @@ def scaled_dot_product_attention(
     _check_heads(query, key, value)
     if mask is not None:
         scores_shape = (*query.shape[:3], key.shape[2])
-        key, value = _blank_unseen(check_mask(mask, scores_shape), scores_shape, key, value)
-        # What is finite must stay finite, rounded and multiplied, because a hidden infinity would meet a 0 and be NaN.
-        largest = float(jnp.finfo(dtype).max)
-        query, key, value = _clip(query, min(largest, FACTOR)), _clip(key, min(largest, FACTOR)), _clip(value, largest)
+        check_mask(mask, scores_shape)
+        query = within_reach(query, dtype, factor=True)
+        if not stored:
+            key, value = _blank_unseen(mask, scores_shape, key, value)
+            key, value = within_reach(key, dtype, factor=True), within_reach(value, dtype)
     weights = attention_weights(attention_scores(query, key, dtype), mask)
     kept = weights if drop is None else dropout(weights, drop.key, drop.attention_rate)
     output = matmul(_group_queries(kept, key.shape[1]), value, dtype)
@@ -113,8 +117,13 @@ FACTOR = 2.0**56
 """Queries and keys are clipped to ± this under a mask: float32 holds the score of any two that are 65,536 wide."""
 
 
-def _clip(x: Array, largest: float) -> Array:
-    """`x` within ± `largest`, where its type holds more."""
+def within_reach(x: Float[Array, "..."], dtype, factor: bool = False) -> Float[Array, "..."]:
+    """`x` clipped to what `dtype` holds; the factors of a score, queries and keys, to `FACTOR` as well.
+
+    What is finite must stay finite, rounded and multiplied, because a hidden infinity would meet a 0 and be NaN.
+    """
+    largest = float(jnp.finfo(dtype).max)
+    largest = min(largest, FACTOR) if factor else largest
     return x if largest >= float(jnp.finfo(x.dtype).max) else jnp.clip(x, -largest, largest)
 
 

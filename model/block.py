@@ -6,12 +6,14 @@ The decoder has attention over the encoder's output between the two. Each sublay
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 from jaxtyping import Bool, Float, Int, Key
 
 from model.config import BlockConfig
 from model.dropout import Dropout, dropout
-from model.multi_head import Rotate, init_multi_head_attention, multi_head_attention
+from model.multi_head import KeyValue, Rotate, init_multi_head_attention, multi_head_attention, project_memory
 from model.parts import Parts
 from model.shapes import Array, Params
 
@@ -45,7 +47,7 @@ def encoder_block(
       The new x, and {"self_attention": weights [B, H, T, T]}.
     """
     setting = {"config": config, "parts": parts, "drop": drop}
-    x, weights = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    x, weights, _ = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
     return _feed_forward(params, x, **setting), {"self_attention": weights}
 
 
@@ -67,16 +69,48 @@ def decoder_block(
       The new x, and the weights of "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S].
     """
     setting = {"config": config, "parts": parts, "drop": drop}
-    x, weights = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
-    x, cross_weights = _attention(params, "cross_attention", x, memory, memory_mask, **setting)
+    x, weights, _ = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    x, cross_weights, _ = _attention(params, "cross_attention", x, memory, memory_mask, **setting)
     return _feed_forward(params, x, **setting), {"self_attention": weights, "cross_attention": cross_weights}
+
+
+def extend_block(
+    params: Params,
+    x: Float[Array, "B T D"],
+    remember: Callable[[KeyValue], KeyValue],
+    memory: KeyValue | None = None,
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    mask: Bool[Array, "..."],
+    memory_mask: Bool[Array, "..."] | None = None,
+    positions: Int[Array, "#B T"],
+) -> tuple[Float[Array, "B T D"], KeyValue]:
+    """The block for new positions `x` of a sequence whose keys and values are kept: decoding.
+
+    Args:
+      remember: the keys and values of `x` -> those of all positions, as they are kept (`model.cache`).
+      memory: the encoder's output, projected; None in an encoder block or a language model's. It may have fewer rows
+        than `x`: each answers as many rows of `x` that follow each other (the beams of one sentence).
+
+    Returns:
+      The new x, and what `remember` gave.
+    """
+    setting = {"config": config, "parts": parts, "drop": None}
+    x, _, past = _attention(
+        params, "self_attention", x, None, mask, parts.rotate, positions, remember=remember, **setting
+    )
+    if memory is not None:
+        together = x.reshape(memory.key.shape[0], -1, x.shape[-1])
+        x = _attention(params, "cross_attention", together, memory, memory_mask, **setting)[0].reshape(x.shape)
+    return _feed_forward(params, x, **setting), past
 
 
 def _attention(
     params: Params,
     name: str,
     x: Array,
-    memory: Array | None,
+    memory: Array | KeyValue | None,
     mask: Array | None,
     rotate: Rotate | None = None,
     positions: Array | None = None,
@@ -84,9 +118,14 @@ def _attention(
     config: BlockConfig,
     parts: Parts,
     drop: Dropout | None,
-) -> tuple[Array, Array]:
-    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; and the weights."""
+    remember: Callable[[KeyValue], KeyValue] | None = None,
+) -> tuple[Array, Array, KeyValue | None]:
+    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; the weights; what `remember` gave."""
     y = _enter(params[f"{name}_norm"], x, config, parts)
+    rotation, past = {"rotate": rotate, "positions": positions}, None
+    if remember is not None:
+        own = project_memory(params[name], y, num_kv_heads=config.kv_heads, dtype=config.dtype, **rotation)
+        memory = past = remember(own)
     y, weights = multi_head_attention(
         params[name],
         y,
@@ -94,12 +133,11 @@ def _attention(
         mask,
         num_heads=config.num_heads,
         num_kv_heads=config.kv_heads,
-        rotate=rotate,
-        positions=positions,
         drop=_site(drop, f"{name} weights"),
         dtype=config.dtype,
+        **rotation,
     )
-    return _leave(params[f"{name}_norm"], x, y, config, parts, _site(drop, name)), weights
+    return _leave(params[f"{name}_norm"], x, y, config, parts, _site(drop, name)), weights, past
 
 
 def _feed_forward(params: Params, x: Array, *, config: BlockConfig, parts: Parts, drop: Dropout | None) -> Array:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from functools import partial
 
 import flax.linen as nn
+import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, encoder_block, init_encoder_block
+from model.cache import Cache
 from model.config import LanguageModelConfig
 from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
@@ -20,7 +22,7 @@ from model.linear import linear
 from model.masks import causal_mask, combine_masks, padding_mask, segment_mask
 from model.parts import Parts, standard_parts
 from model.shapes import Array, Params
-from model.stack import apply_layers, init_layers, stack_input, stack_output
+from model.stack import apply_layers, extend_stack, init_layers, stack_input, stack_output
 
 
 def init_language_model(
@@ -96,6 +98,35 @@ def language_model_features(
         keep_weights=keep_weights,
     )
     return stack_output(params.get("norm"), x, parts), weights
+
+
+def extend_language_model(
+    params: Params,
+    cache: Cache,
+    tokens: Int[Array, "B T"],
+    *,
+    config: LanguageModelConfig,
+    parts: Parts,
+    valid: Bool[Array, "B T"] | None = None,
+) -> tuple[Cache, Float[Array, "B T D"]]:
+    """What `language_model_features` gives at the next `tokens` of the sequences in `cache`, and the cache with them.
+
+    Args:
+      params: "layers" may have been through `split_layers`.
+      cache: from `empty_cache`, or from here.
+      valid: False at padding, which takes slots but no positions, and which no token sees. None: there is none.
+    """
+    cache, x = extend_stack(
+        params["layers"],
+        cache,
+        params["embedding"]["table"],
+        params.get("positions"),
+        tokens,
+        jnp.ones(tokens.shape, bool) if valid is None else valid,
+        config=config,
+        parts=parts,
+    )
+    return cache, stack_output(params.get("norm"), x, parts)
 
 
 def language_model_logits(

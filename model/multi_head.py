@@ -7,6 +7,7 @@ second attention (theory, section 3; the paper, section 3.2.2).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 from jaxtyping import Bool, Float, Int, Key
@@ -19,6 +20,14 @@ from model.shapes import Array, Params
 
 Rotate = Callable[[Float[Array, "B H T K"], Int[Array, "#B T"]], Float[Array, "B H T K"]]
 """A function of head vectors and their positions, applied to queries and keys: the place for rotary positions."""
+
+
+class KeyValue(NamedTuple):
+    """What answers the queries: the memory M, projected and split into heads."""
+
+    key: Float[Array, "B G S K"]
+    """Rotated, if the attention is."""
+    value: Float[Array, "B G S Kv"]
 
 
 def init_multi_head_attention(
@@ -46,10 +55,25 @@ def merge_heads(x: Float[Array, "B H T K"]) -> Float[Array, "B T HK"]:
     return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * width)
 
 
+def project_memory(
+    params: Params,
+    memory: Float[Array, "B S D"],
+    *,
+    num_kv_heads: int,
+    rotate: Rotate | None = None,
+    positions: Int[Array, "#B S"] | None = None,
+    dtype="float32",
+) -> KeyValue:
+    """M W^K and M W^V by heads, the keys rotated to their `positions` if there is a `rotate`."""
+    key = split_heads(linear(params["key"], memory, dtype), num_kv_heads)
+    value = split_heads(linear(params["value"], memory, dtype), num_kv_heads)
+    return KeyValue(key if rotate is None else rotate(key, positions), value)
+
+
 def multi_head_attention(
     params: Params,
     x: Float[Array, "B T D"],
-    memory: Float[Array, "B S D"],
+    memory: Float[Array, "B S D"] | KeyValue,
     mask: Bool[Array, "..."] | None = None,
     *,
     num_heads: int,
@@ -62,6 +86,7 @@ def multi_head_attention(
     """Queries from `x`, keys and values from `memory` (`x` again in self-attention), H heads, one output projection.
 
     Args:
+      memory: what is attended to; or its keys and values out of a cache, which `model.cache.stored` made ready.
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1.
       rotate, positions: `rotate(heads, positions)` is applied to queries and keys of self-attention.
       drop: dropout on the weights.
@@ -70,9 +95,11 @@ def multi_head_attention(
       output [B, T, D] and the weights [B, H, T, S].
     """
     query = split_heads(linear(params["query"], x, dtype), num_heads)
-    key = split_heads(linear(params["key"], memory, dtype), num_kv_heads)
-    value = split_heads(linear(params["value"], memory, dtype), num_kv_heads)
-    if rotate is not None:
-        query, key = rotate(query, positions), rotate(key, positions)
-    heads, weights = scaled_dot_product_attention(query, key, value, mask, drop=drop, dtype=dtype)
+    query = query if rotate is None else rotate(query, positions)
+    stored = isinstance(memory, KeyValue)
+    if not stored:
+        memory = project_memory(
+            params, memory, num_kv_heads=num_kv_heads, rotate=rotate, positions=positions, dtype=dtype
+        )
+    heads, weights = scaled_dot_product_attention(query, *memory, mask, drop=drop, dtype=dtype, stored=stored)
     return Attention(linear(params["output"], merge_heads(heads), dtype), weights)

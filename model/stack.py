@@ -12,12 +12,14 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
-from model.block import Weights
+from model.block import Weights, extend_block
+from model.cache import Cache, claim_slots, poisoned, writer
 from model.config import BlockConfig
 from model.dropout import Dropout, dropout
 from model.embedding import embed
+from model.multi_head import KeyValue
 from model.parts import Parts
 from model.shapes import Array, Params
 
@@ -85,16 +87,55 @@ def apply_layers(
 
     if remat:
         layer = jax.checkpoint(layer)
-    leaves, tree = jax.tree.flatten(params)
-    num_layers = leaves[0].shape[0]
+    num_layers = jax.tree.leaves(params)[0].shape[0]
     indices = jnp.arange(num_layers)
     if scan:
         return lax.scan(layer, x, (params, indices))
-    # lax.split, and not indexing: its gradient is one concatenation instead of L sums of mostly zeros.
-    split = [lax.split(leaf, (1,) * num_layers) for leaf in leaves]
     kept = []
-    for i in range(num_layers):
-        layer_params = tree.unflatten([jnp.squeeze(pieces[i], axis=0) for pieces in split])
+    for i, layer_params in enumerate(split_layers(params)):
         x, weights = layer(x, (layer_params, indices[i]))
         kept.append(weights)
     return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if keep_weights else None
+
+
+def split_layers(params: Params | tuple[Params, ...]) -> tuple[Params, ...]:
+    """The parameters of each layer by itself. Split ones stay as they are: who loops over tokens splits before it."""
+    if isinstance(params, tuple):
+        return params
+    leaves, tree = jax.tree.flatten(params)
+    num_layers = leaves[0].shape[0]
+    # lax.split, and not indexing: its gradient is one concatenation instead of L sums of mostly zeros.
+    split = [lax.split(leaf, (1,) * num_layers) for leaf in leaves]
+    return tuple(tree.unflatten([jnp.squeeze(pieces[i], axis=0) for pieces in split]) for i in range(num_layers))
+
+
+def extend_stack(
+    params: Params | tuple[Params, ...],
+    cache: Cache,
+    table: Float[Array, "V D"],
+    position_params: Params | None,
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    *,
+    config: BlockConfig,
+    parts: Parts,
+    memory: tuple[KeyValue, ...] | None = None,
+    memory_mask: Bool[Array, "..."] | None = None,
+) -> tuple[Cache, Float[Array, "B T D"]]:
+    """`stack_input` and every layer for the next `tokens` of a sequence whose past is in `cache`; and the cache grown.
+
+    Layers are unrolled, also where `config.scan_layers` loops over them: a loop would copy each layer's cache.
+
+    Args:
+      valid: False at padding.
+      memory: for each layer the encoder's output, projected. None: there is no encoder.
+    """
+    cache, slots = claim_slots(cache, valid)
+    x, _ = stack_input(table, position_params, tokens, slots.positions, config=config, parts=parts, drop=None)
+    x, layers = poisoned(x, slots), []
+    setting = {"config": config, "parts": parts, "mask": slots.mask, "memory_mask": memory_mask}
+    for i, (layer, past) in enumerate(zip(split_layers(params), cache.layers, strict=True)):
+        known = None if memory is None else memory[i]
+        x, past = extend_block(layer, x, writer(past, slots, config.dtype), known, positions=slots.positions, **setting)
+        layers.append(past)
+    return cache._replace(layers=tuple(layers)), x

@@ -9,18 +9,21 @@ from collections.abc import Callable
 from functools import partial
 
 import flax.linen as nn
+import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, decoder_block, encoder_block, init_decoder_block, init_encoder_block
+from model.cache import Cache, stored
 from model.config import TransformerConfig
 from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
 from model.initializers import init_linear, init_table
 from model.linear import linear
 from model.masks import PAD_ID, causal_mask, padding_mask
+from model.multi_head import KeyValue, project_memory
 from model.parts import Parts, standard_parts
 from model.shapes import Array, Params
-from model.stack import apply_layers, init_layers, stack_input, stack_output
+from model.stack import apply_layers, extend_stack, init_layers, split_layers, stack_input, stack_output
 
 
 def init_transformer(
@@ -139,6 +142,53 @@ def decode(
         keep_weights=keep_weights,
     )
     return stack_output(params.get("decoder_norm"), x, parts), weights
+
+
+def project_encoded(
+    params: Params, memory: Float[Array, "B S D"], *, config: TransformerConfig, source_valid: Bool[Array, "B S"]
+) -> tuple[KeyValue, ...]:
+    """The keys and values of each decoder layer's second attention: the same for every target token, so made once."""
+
+    def project(layer: Params) -> KeyValue:
+        projected = project_memory(layer["cross_attention"], memory, num_kv_heads=config.kv_heads, dtype=config.dtype)
+        return stored(projected, source_valid, config.dtype)
+
+    return tuple(map(project, split_layers(params["decoder"])))
+
+
+def extend_transformer(
+    params: Params,
+    cache: Cache,
+    target: Int[Array, "B T"],
+    memory: tuple[KeyValue, ...],
+    *,
+    config: TransformerConfig,
+    parts: Parts,
+    source_valid: Bool[Array, "..."],
+    valid: Bool[Array, "B T"] | None = None,
+) -> tuple[Cache, Float[Array, "B T D"]]:
+    """What `decode` gives at the next tokens of the targets in `cache`, and the cache with them.
+
+    Args:
+      params: "decoder" may have been through `split_layers`.
+      cache: from `empty_cache`, or from here.
+      memory: from `project_encoded`. It and `source_valid` may have fewer rows than `target`: each is the source of as
+        many targets that follow each other.
+      valid: False at padding, which takes slots but no positions, and which no token sees. None: there is none.
+    """
+    cache, x = extend_stack(
+        params["decoder"],
+        cache,
+        params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"],
+        params.get("target_positions"),
+        target,
+        jnp.ones(target.shape, bool) if valid is None else valid,
+        config=config,
+        parts=parts,
+        memory=memory,
+        memory_mask=padding_mask(source_valid),
+    )
+    return cache, stack_output(params.get("decoder_norm"), x, parts)
 
 
 def transformer_logits(

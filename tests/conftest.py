@@ -21,7 +21,7 @@ import pytest  # noqa: E402
 hypothesis.settings.register_profile("qkv", deadline=None)
 hypothesis.settings.load_profile("qkv")
 
-_hook = jaxtyping.install_import_hook(["model"], "beartype.beartype")
+_hook = jaxtyping.install_import_hook(["model", "decoding"], "beartype.beartype")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from decoding.transformer_step import greedy_transformer
+from tests.decoding.samples import greedy_transformer
 from tests.model.samples import assert_near, compiled
 from tests.training.samples import (
     BOS,
@@ -156,8 +156,8 @@ def test_exact_match_in_one_forward_pass_is_that_of_greedy_decoding():
     cut = {key: x[:, None] for key, x in batch.items() if key != "inputs"}
     rows = cut | {"inputs": {key: x[:, None] for key, x in batch["inputs"].items()}}
     forced, counted = compiled(jax.vmap(lambda row: loss(state.params, row, None, {})["exact_match"]))(rows)
-    decoded = compiled(greedy_transformer, "model", "max_tokens", "first_id", "end_id")(
-        model, state.params, batch["inputs"]["source"], max_tokens=LENGTH, first_id=BOS, end_id=EOS
+    decoded = compiled(greedy_transformer, "model", "max_tokens")(
+        model, state.params, batch["inputs"]["source"], max_tokens=LENGTH
     )
     right = (decoded.tokens == batch["labels"]).all(axis=1)
     assert 16 < right.sum() < 112  # or there is nothing to tell apart

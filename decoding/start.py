@@ -1,0 +1,105 @@
+"""From a model and what it is given to what decoding takes: a step function, its cache, each row's first token.
+
+    greedy(*start_language_model(model, params, prompt, lengths, max_tokens=50), max_tokens=50, end_id=2, pad_id=0)
+
+The prompt but for its last token is read into the cache at once; its last token is the first that the step is given, so
+the logits that continue a row are always those after its own last token, however long its neighbours are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from decoding.step import BoundedStep
+from model.cache import Cache, empty_cache
+from model.language_model import LanguageModel, extend_language_model, language_model_logits
+from model.masks import PAD_ID
+from model.parts import standard_parts
+from model.stack import split_layers
+from model.transformer import Transformer, extend_transformer, project_encoded, transformer_logits
+
+
+class Start(NamedTuple):
+    """The first arguments of `greedy`, `sample` and `beam_search`."""
+
+    step: BoundedStep
+    cache: Cache
+    first: Int[Array, " B"]
+
+
+def start_language_model(
+    model: LanguageModel,
+    params: Any,
+    prompt: Int[Array, "B T"],
+    lengths: Int[Array, " B"] | None = None,
+    *,
+    max_tokens: int,
+) -> Start:
+    """The continuation of each row of `prompt`.
+
+    Args:
+      lengths: tokens in each row, at least 1; what follows them is padding. None: all T.
+      max_tokens: how many the cache has room for besides the prompt.
+
+    Raises:
+      ValueError: prompt and continuation are longer than the model's longest sequence.
+    """
+    config, parts = model.config, model.parts or standard_parts(model.config)
+    params = {**params, "layers": split_layers(params["layers"])}
+    extend = partial(extend_language_model, params, config=config, parts=parts)
+    logits = partial(language_model_logits, params, config=config)
+    return _start(extend, logits, config, config.num_layers, prompt, lengths, max_tokens)
+
+
+def start_transformer(
+    model: Transformer,
+    params: Any,
+    source: Int[Array, "B S"],
+    prompt: Int[Array, "B T"],
+    lengths: Int[Array, " B"] | None = None,
+    *,
+    max_tokens: int,
+) -> Start:
+    """The target of each row of `source`, which begins with `prompt`: BOS at least.
+
+    The source is read, and the decoder's keys and values for it are made, once. Args and errors as above.
+    """
+    config, parts = model.config, model.parts or standard_parts(model.config)
+    source_valid = source != PAD_ID
+    memory = model.apply({"params": params}, source, source_valid=source_valid, method="encode")
+    params = {**params, "decoder": split_layers(params["decoder"])}
+    memory = project_encoded(params, memory, config=config, source_valid=source_valid)
+
+    def extend(cache: Cache, tokens: Array, **options) -> tuple[Cache, Array]:
+        return extend_transformer(
+            params, cache, tokens, memory, config=config, parts=parts, source_valid=source_valid, **options
+        )
+
+    logits = partial(transformer_logits, params, config=config)
+    return _start(extend, logits, config, config.num_decoder_layers, prompt, lengths, max_tokens)
+
+
+def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Array | None, max_tokens: int) -> Start:
+    rows, width = prompt.shape
+    if max_tokens < 1 or width < 1 or width - 1 + max_tokens > config.max_length:
+        raise ValueError(
+            f"a prompt of {width} tokens and {max_tokens} more want a token each and positions for all but the last, "
+            f"{width - 1 + max_tokens}; the model has max_length={config.max_length}"
+        )
+    cache = empty_cache(config, num_layers, rows, width - 1 + max_tokens)
+    lengths = jnp.full(rows, width) if lengths is None else lengths
+    if width > 1:
+        before_last = jnp.arange(width - 1)[None] < lengths[:, None] - 1
+        cache, _ = extend(cache, prompt[:, :-1], valid=before_last)
+    first = jnp.take_along_axis(prompt, jnp.maximum(lengths[:, None] - 1, 0), axis=1)[:, 0]
+    first = jnp.where(lengths > 0, first, -1)  # an empty prompt has no next token: an id that is none makes NaN
+
+    def step(cache: Cache, newest: Array) -> tuple[Cache, Array]:
+        cache, features = extend(cache, newest[:, None])
+        return cache, logits(features)[:, 0]
+
+    return Start(BoundedStep(step, max_tokens), cache, first)
