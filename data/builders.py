@@ -61,12 +61,18 @@ def make_builder(
     except Exception as error:  # protobuf's errors are of no common kind
         path = Path(data_dir or default_directory()) / builder_class.name / (config.name if config else "")
         raise damaged(path, error) from None
-    if not builder.is_prepared() and Path(builder.data_path).exists():
+    if not is_prepared(builder) and Path(builder.data_path).exists():
         raise ValueError(
             f"{builder.data_path} exists and is not a dataset that TFDS prepared: move it away, or choose another "
             "directory for the data"
         )
     return builder
+
+
+def is_prepared(builder: "tfds.core.DatasetBuilder") -> bool:
+    """Whether its data are on disk."""
+    with quiet():
+        return builder.is_prepared()
 
 
 def check_data(builder: "tfds.core.DatasetBuilder") -> None:

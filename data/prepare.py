@@ -10,7 +10,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from data.builders import check_data, make_builder, prepare_builder
+from data.builders import check_data, is_prepared, make_builder, prepare_builder
 from data.sources import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _prepare_local(source: Source, directory: str) -> "tfds.core.DatasetBuilder"
     builder_class = LocalText if source.kind == "text" else LocalPairs
     builder = make_builder(builder_class, directory, LocalConfig(name=digest))
     # Read in full before TFDS makes its first directory: files that cannot be used leave no trace.
-    if not builder.is_prepared():
+    if not is_prepared(builder):
         prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()))
         return make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
     check_data(builder)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data.datasets.reverse import Reverse, ReverseConfig
-from data.prepare import prepare_builder
+from data.prepare import prepare, prepare_builder
 from data.records import Examples, read_columns
 
 CONFIG = ReverseConfig(name="small", train_examples=30, validation_examples=2, test_examples=2)
@@ -14,6 +14,15 @@ CONFIG = ReverseConfig(name="small", train_examples=30, validation_examples=2, t
 def read(directory):
     builder = prepare_builder(Reverse, str(directory), CONFIG)
     return read_columns(builder, "train", ("source", "target"))
+
+
+def test_preparing_says_one_line_of_ours_and_nothing_of_tfds(tmp_path, capsys, caplog):
+    """TFDS's warnings are about folders that it is about to make."""
+    (tmp_path / "kor.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(50)))
+    prepare(f"tsv:{tmp_path}/kor.tsv", str(tmp_path / "data"))
+    out, err = capsys.readouterr()
+    assert out.startswith("prepared local_pairs/") and out.count("\n") == 1 and err == ""
+    assert not caplog.records
 
 
 @pytest.fixture

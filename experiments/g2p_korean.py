@@ -1,0 +1,43 @@
+"""Hangul to the sounds of it: Korean grapheme to phoneme, SIGMORPHON 2021 (encoder–decoder, jamo to IPA).
+
+Command:  python train.py g2p_korean --data.source tsv:DIRECTORY/kor
+Time:
+Measured:
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from data.config import DataConfig
+from experiments import dates
+from experiments.experiment import Config, Experiment
+from model.config import TransformerConfig
+from training.config import OptimizerConfig, TrainConfig
+
+
+def experiment() -> Experiment:
+    """Three layers each way over jamo (NFD), so that 67 symbols stand for thousands of syllables; large batches."""
+    config = Config(
+        data=DataConfig(
+            source="tsv:sigmorphon2021_korean/kor",
+            batch_size=512,
+            buckets=4,
+            normalization="NFD",
+            target_tokenizer="pretokenized",
+        ),
+        model=TransformerConfig(
+            d_model=128,
+            num_heads=4,
+            d_ff=512,
+            num_encoder_layers=3,
+            num_decoder_layers=3,
+            embeddings="separate",
+            max_length=64,
+            dropout=0.3,
+            dtype="bfloat16",
+        ),
+        optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=300),
+        train=TrainConfig(steps=1600, label_smoothing=0.1, evaluate_every=200, save_every=400, log_every=50),
+    )
+    return Experiment("g2p_korean", config, model=dates.model)
