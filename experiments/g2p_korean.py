@@ -7,8 +7,6 @@ Measured:
 
 from __future__ import annotations
 
-import dataclasses
-
 from data.config import DataConfig
 from experiments import dates
 from experiments.experiment import Config, Experiment
