@@ -66,7 +66,6 @@ def train(experiment: Experiment) -> Result:
     loss = experiment.loss(config, model)
     optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
     step_function = experiment.step(config, loss, optimizer, schedule)
-    eval_step = make_eval_step(loss)
     held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     input_shapes = {key: x.shape for key, x in largest["inputs"].items()}
@@ -92,6 +91,7 @@ def train(experiment: Experiment) -> Result:
         blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
         jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
+        eval_step = compile_step(make_eval_step(loss), state.params, blanks)
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
@@ -104,7 +104,9 @@ def train(experiment: Experiment) -> Result:
                 if last or (step > start and step % settings.evaluate_every == 0):
                     log.settle(last)
                     with progress.paused("evaluating"):
-                        validation = evaluate(eval_step, state.params, data.eval_batches("validation"))
+                        rows = data.eval_batches("validation")
+                        rows = (put({key: batch[key] for key in blanks[0]}, by_row(mesh)) for batch in rows)
+                        validation = evaluate(eval_step, state.params, rows)
                     writer.write(step, "validation", validation)
                 if last or stop.signal or (step > start and step % settings.save_every == 0):
                     log.settle()

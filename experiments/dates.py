@@ -47,7 +47,7 @@ def experiment() -> Experiment:
             dtype="bfloat16",
         ),
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
-        train=TrainConfig(steps=2300, evaluate_every=1150, save_every=1150, log_every=25),
+        train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=25),
     )
     return Experiment("dates", config, model=model, report=report)
 

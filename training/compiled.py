@@ -1,4 +1,4 @@
-"""The step as programs, one for each shape of batch, all compiled before the first step."""
+"""A step, of training or of evaluation, as programs: one for each shape of batch, all compiled before the first."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any
 import jax
 
 from training.loss import Batch
-from training.step import TrainState, TrainStep
 
 
-def compile_step(step: Callable, state: TrainState, batches: Sequence[Batch]) -> TrainStep:
-    """A train step that runs compiled programs, one for each of `batches`.
+def compile_step(step: Callable, state: Any, batches: Sequence[Batch]) -> Callable[[Any, Batch], Any]:
+    """`step(state, batch)` that runs compiled programs, one for each of `batches`.
 
     Nothing is compiled while the run trains, so no step is slower than the others, and memory that does not suffice is
     noticed at once. The programs are compiled side by side: XLA works without holding Python's lock.
 
     Args:
-      step: a jitted train step.
+      step: jitted; a train step, or an eval step with the parameters for `state`.
       state, batches: arrays as the step will get them, or `jax.ShapeDtypeStruct`s; none of them is used up.
     """
     lowered = {_shapes(batch): step.lower(state, batch) for batch in batches}
     with ThreadPoolExecutor() as pool:
         programs = dict(zip(lowered, pool.map(lambda each: each.compile(), lowered.values()), strict=True))
 
-    def run(state: TrainState, batch: Batch) -> tuple[TrainState, Any]:
+    def run(state: Any, batch: Batch) -> Any:
         program = programs.get(_shapes(batch))
         if program is None:
             raise ValueError(f"a batch has shapes {dict(_shapes(batch))}, and the step was compiled for others")
