@@ -16,8 +16,8 @@ def report(trained: Trained) -> Report:
 
     metrics: dict[str, float] = {}
     for split, some in decode_splits(trained).items():
-        metrics[f"{split}_exact_match"] = exact_match(some.outputs, some.references)
-        metrics[f"{split}_sentences"] = len(some.sources)
-        print(f"{split}: {metrics[f'{split}_exact_match']:.2%} of {len(some.sources):,} sentences are a reference; as:")
+        exact = exact_match(some.outputs, some.references)
+        metrics |= {f"{split}_exact_match": exact, f"{split}_sentences": len(some.sources)}
+        print(f"{split}: {exact:.2%} of {len(some.sources):,} sentences exactly as a reference has them; for example")
         show(some)
     return Report(metrics)
