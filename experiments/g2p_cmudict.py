@@ -19,14 +19,15 @@ from training.config import OptimizerConfig, TrainConfig
 def experiment() -> Experiment:
     """3 + 3 layers, d 256, ff 512, 4 heads, dropout 0.1, 4,096-token batches: the setting of g2p-seq2seq's README.
 
-    What that does not say is ours: label smoothing 0.1 (the paper's), a cosine from 1e-3, and about 30 epochs. The
-    validation split is drawn from the training words, 5% of them, every pronunciation of a word on the same side.
+    What that does not say is ours: label smoothing 0.1 (the paper's), a cosine from 1e-3, and 8,000 steps, some 30
+    epochs. In 4 shapes 16% of the tokens are padding, in one 64%. The validation split is drawn from the training words,
+    5% of them, every pronunciation of a word on the same side.
     """
     config = Config(
         data=DataConfig(
             source="tsv:cmudict_g014b2b",
             tokens_per_batch=4096,
-            buckets=3,
+            buckets=4,
             tokenizer="characters",
             target_tokenizer="pretokenized",
         ),

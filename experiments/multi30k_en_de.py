@@ -21,7 +21,8 @@ def experiment() -> Experiment:
 
     Wu et al. 2021 (Good for Misconceived Reasons): dropout 0.3, label smoothing 0.1, Adam without clipping, inverse
     square root schedule to 0.005 in 2,000 of 8,000 steps, on two GPUs with 4,096 tokens each, which is one batch here.
-    They normalise after the residual sum; here it is before, since that learns at any warm-up.
+    They normalise after the residual sum; here it is before, since that learns at any warm-up. In 6 shapes 16% of the
+    tokens are padding, in one 74%; an epoch is 64 steps.
     """
     config = Config(
         data=DataConfig(

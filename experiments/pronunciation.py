@@ -23,8 +23,7 @@ def report(trained: Trained) -> Report:
             f"{split}_phoneme_error_rate": phonemes,
             f"{split}_words": len(some.sources),
         }
-        print(
-            f"{split}: word error rate {words:.2%}, phoneme error rate {phonemes:.2%}, {len(some.sources):,} words; as:"
-        )
+        rates = f"word error rate {words:.2%}, phoneme error rate {phonemes:.2%}"
+        print(f"{split}: {rates}, {len(some.sources):,} words; for example")
         show(some)
     return Report(metrics)

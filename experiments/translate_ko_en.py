@@ -26,7 +26,7 @@ def experiment() -> Experiment:
         data=DataConfig(
             source="tsv:tatoeba_ko_en/kor.txt:2-1",
             batch_size=64,
-            buckets=3,
+            buckets=4,
             max_source_length=128,
             max_target_length=128,
             normalization="NFD",
