@@ -20,8 +20,8 @@ def experiment() -> Experiment:
     """3 + 3 layers, d 256, ff 512, 4 heads, dropout 0.1, 4,096-token batches: the setting of g2p-seq2seq's README.
 
     What that does not say is ours: label smoothing 0.1 (the paper's), a cosine from 1e-3, and 8,000 steps, some 30
-    epochs. In 4 shapes 16% of the tokens are padding, in one 64%. The validation split is drawn from the training words,
-    5% of them, every pronunciation of a word on the same side.
+    epochs. In 4 shapes 16% of the tokens are padding, in one 64%. The validation split is drawn from the training
+    words, 5% of them, every pronunciation of a word on the same side.
     """
     config = Config(
         data=DataConfig(
