@@ -3,7 +3,7 @@
 import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from data.builders import damaged
@@ -21,6 +21,8 @@ class Renamed:
     builder: "tfds.core.DatasetBuilder"
     columns: Mapping[str, str]
     """Our name (source and target, or text) -> the feature's."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Split -> the TFDS slice that it stands for, where that is not the split of this name."""
 
     @property
     def name(self) -> str:
@@ -32,10 +34,10 @@ class Renamed:
 
     @property
     def info(self) -> "RenamedInfo":
-        return RenamedInfo(self.builder.info, self.columns)
+        return RenamedInfo(self.builder.info, self.columns, self.parts)
 
     def as_data_source(self, split: str, **options: Any) -> Sequence:
-        return self.builder.as_data_source(split, **options)
+        return self.builder.as_data_source(self.parts.get(split, split), **options)
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,15 @@ class RenamedInfo:
 
     info: "tfds.core.DatasetInfo"
     columns: Mapping[str, str]
+    parts: Mapping[str, str]
 
     @property
     def features(self) -> dict[str, Any]:
         return {name: self.info.features[feature] for name, feature in self.columns.items()}
 
     @property
-    def splits(self) -> Any:
-        return self.info.splits
+    def splits(self) -> Mapping[str, Any]:
+        return dict(self.info.splits) | {split: self.info.splits[part] for split, part in self.parts.items()}
 
     @property
     def metadata(self) -> Any:

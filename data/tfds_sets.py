@@ -22,6 +22,8 @@ HOST = ("storage.googleapis.com", 443)
 """Where TFDS itself looks first, whatever it prepares."""
 PATIENCE = 3.0
 """Seconds to wait for that host. TFDS would try again for 205."""
+HELD_OUT = 0.01
+"""Share of the training split that validates where a dataset has no validation split (lm1b: as much as its test)."""
 
 
 def open_tfds(source: Source, directory: str = "") -> Renamed:
@@ -44,7 +46,7 @@ def open_tfds(source: Source, directory: str = "") -> Renamed:
             f"--data.directory and run python -m data.prepare tfds:{source.name} for it"
         )
     check_data(builder)
-    return Renamed(builder, _columns(builder, source))
+    return Renamed(builder, _columns(builder, source), _held_out(builder, source))
 
 
 def prepare_tfds(source: Source, directory: str = "") -> Renamed:
@@ -135,6 +137,17 @@ def _directory(directory: str) -> Path:
     return Path(directory or default_directory()).expanduser()
 
 
+def _held_out(builder: "tfds.core.DatasetBuilder", source: Source) -> dict[str, str]:
+    """A validation split from the end of the training split, if there is none; the test split is for the last score."""
+    splits = builder.info.splits
+    examples = splits["train"].num_examples if "train" in splits else 0
+    if "validation" in splits or examples < 2:
+        return {}
+    count = max(1, round(HELD_OUT * examples))
+    print(f"{source}: has no validation split; the last {count:,} of {examples:,} training examples are taken for it")
+    return {"train": f"train[:-{count}]", "validation": f"train[-{count}:]"}
+
+
 def _columns(builder: "tfds.core.DatasetBuilder", source: Source) -> Mapping[str, str]:
     """Our names for the text features: as the source says, as they are called, or by TFDS's supervised keys."""
     import tensorflow_datasets as tfds
@@ -144,7 +157,8 @@ def _columns(builder: "tfds.core.DatasetBuilder", source: Source) -> Mapping[str
     pair = source.direction or builder.info.supervised_keys or ()
     if source.direction is None and {"source", "target"} <= set(texts):
         pair = ("source", "target")
-    if len(pair) == 2 and set(pair) <= set(texts):
+    # Of a text that is its own target (lm1b) the supervised keys are no pair.
+    if len(set(pair)) == 2 and set(pair) <= set(texts):
         return {"source": pair[0], "target": pair[1]}
     if source.direction is None and ("text" in texts or len(texts) == 1):
         return {"text": "text" if "text" in texts else texts[0]}

@@ -16,36 +16,10 @@ from data.config import DataConfig
 from data.prepare import prepare
 from data.records import Examples, read_columns
 from data.sources import parse_source
+from tests.data.in_memory import generate
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SENTENCES = [("Ein Haus.", "A house."), ("Ja", "Yes"), ("Nein", "No")]
-
-
-def generate(directory, name, features, rows, supervised_keys=None, config=None, file_format="array_record"):
-    """A prepared dataset `name`, as TFDS's own are: no code of it is known when it is read."""
-
-    def info(self):
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(features),
-            supervised_keys=supervised_keys,
-            disable_shuffling=True,
-        )
-
-    contents = {
-        "VERSION": tfds.core.Version("1.0.0"),
-        "BUILDER_CONFIGS": [tfds.core.BuilderConfig(name=config)] if config else [],
-        "_info": info,
-        "_split_generators": lambda self, manager: {s: self._generate_examples() for s in ("train", "validation")},
-        "_generate_examples": lambda self: enumerate(rows),
-        "name": name,
-    }
-
-    class Base(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        pass
-
-    builder_class = type(name, (Base,), contents | {"__module__": __name__}, skip_registration=True)
-    builder_class(data_dir=str(directory), file_format=file_format).download_and_prepare()
 
 
 @pytest.fixture
@@ -84,6 +58,20 @@ def test_text_beside_features_that_are_none(tmp_path):
     features = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(num_classes=2)}
     generate(tmp_path, "reviews", features, [{"text": "good", "label": 1}])
     assert Examples(prepare("tfds:reviews", str(tmp_path)), "train")[:] == [{"text": "good"}]
+
+
+def test_validation_is_the_end_of_training_where_there_is_no_such_split(tmp_path, capsys):
+    rows = [{"text": f"sentence {number}"} for number in range(300)]
+    generate(tmp_path, "lm1b", {"text": tfds.features.Text()}, rows, splits=("train", "test"))
+    data = load(DataConfig(source="tfds:lm1b", batch_size=4, max_target_length=32, directory=str(tmp_path)))
+    assert "the last 3 of 300 training examples are taken for it" in capsys.readouterr().out
+    assert data.examples("train")[:] == rows[:-3] and data.examples("validation")[:] == rows[-3:]
+    assert data.examples("test")[:] == rows
+
+
+def test_a_text_that_is_its_own_target_is_text(tmp_path):
+    generate(tmp_path, "lm1b", {"text": tfds.features.Text()}, [{"text": "good"}], supervised_keys=("text", "text"))
+    assert Examples(prepare("tfds:lm1b", str(tmp_path)), "train")[:] == [{"text": "good"}]
 
 
 def test_features_that_cannot_be_told_apart(tmp_path):

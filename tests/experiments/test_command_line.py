@@ -127,3 +127,24 @@ def test_help_is_quick_and_imports_nothing_heavy(words):
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
     if words:
         assert "--optimizer.peak_lr FLOAT" in done.stdout and "(default: " in done.stdout
+
+
+def test_every_card_answers_help_quickly():
+    """One after another in one process, where the first pays for what all import; nothing heavy is imported by any."""
+    code = (
+        "import contextlib, io, sys, time\n"
+        "from experiments.catalogue import catalogue\n"
+        "from experiments.command_line import parse\n"
+        "for name in catalogue():\n"
+        "    start, out = time.process_time(), io.StringIO()\n"
+        "    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):\n"
+        "        parse('train.py', [name, '--help'])\n"
+        "    heavy = {'jax', 'flax', 'tensorflow_datasets', 'grain', 'orbax', 'matplotlib'} & set(sys.modules)\n"
+        "    print(name, time.process_time() - start, '--optimizer.peak_lr FLOAT' in out.getvalue(), len(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert {name for name, *_ in rows} == set(catalogue.catalogue())
+    for name, seconds, helped, heavy in rows:
+        assert (helped, heavy) == ("True", "0") and float(seconds) < 1.5, name
