@@ -49,7 +49,7 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
         train=TrainConfig(steps=2300, evaluate_every=1150, save_every=1150, log_every=25),
     )
-    return Experiment("dates", config, model=model, report=report)
+    return Experiment("dates", config, model=model, report=report, scoring="exact_match")
 
 
 def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:

@@ -79,5 +79,5 @@ class DecodingOptions:
                 if getattr(self, option) != getattr(defaults, option):
                     name += f"-{option}{getattr(self, option)}"
         else:
-            name = f"beam{self.beam}-penalty{self.length_penalty:g}" if self.beam > 1 else "greedy"
+            name = f"beam{self.beam}-penalty{self.length_penalty}" if self.beam > 1 else "greedy"
         return name + (f"-max_tokens{self.max_tokens}" if self.max_tokens else "")
