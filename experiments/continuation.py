@@ -43,7 +43,7 @@ def continuation(
     tokens = [EOS, *tokenizer.encode(prompt).tolist()]
     begin, left = len(tokens), options.max_tokens or MAX_TOKENS
     static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=chunk)
-    (key,) = row_keys(jax.random.key(options.seed), jnp.array([number], jnp.uint32))
+    (key,) = row_keys(jax.random.key(options.seed, impl="threefry2x32"), jnp.array([number]))
     written, ended, piece = "", False, 0
     while left > 0 and not ended:
         window = np.full((1, width), PAD, np.int32)

@@ -67,7 +67,7 @@ class Translator:
                 f"outputs of {self.max_tokens} tokens are longer than the model's {trained.model.config.max_length} "
                 "positions (model.max_length)"
             )
-        self._key = jax.random.key(options.seed)
+        self._key = jax.random.key(options.seed, impl="threefry2x32")
         # What does not change the program is left out, so that one is compiled for all.
         static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
         self._decode = partial(_decode, trained.model, options=static, scores=scores)
@@ -120,7 +120,7 @@ class Translator:
         found: list[list[Hypothesis]] = [[]] * count
         done = 0
         for rows, source in source_batches(sources, self._limits.source_widths, size):
-            keys = row_keys(self._key, jnp.asarray(np.where(rows < 0, 0, numbers[rows]), jnp.uint32))
+            keys = row_keys(self._key, jnp.asarray(np.where(rows < 0, 0, numbers[rows]), jnp.int32))
             outputs = jax.device_get(self._decode(self._trained.params, source, keys))
             for place in np.flatnonzero(rows >= 0):
                 found[rows[place]] = self._texts(*(array[place] for array in outputs))
