@@ -17,7 +17,7 @@ from experiments.translator import Hypothesis, Translator
 if TYPE_CHECKING:
     from experiments.saved_run import LoadedModel
 
-AT_A_TIME = 32
+AT_A_TIME = 8
 """Batches of lines that are decoded, written out and reported together."""
 
 

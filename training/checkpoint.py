@@ -13,8 +13,8 @@ from orbax.checkpoint import v1 as ocp
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
-LOWER_IS_BETTER = ("loss", "error", "perplexity")
-"""Metrics whose name holds one of these words are the better the lower they are; all others the higher."""
+LOWER_IS_BETTER = {"loss", "error", "perplexity", "nats", "bits"}
+"""Metrics with one of these words in their name (`word_error_rate`) are the better the lower; all others the higher."""
 
 
 class Checkpoints:
@@ -182,7 +182,7 @@ def goodness(metric: str, metrics: Mapping[str, float]) -> float:
     value = metrics.get(metric)
     if value is None or math.isnan(value):
         return -math.inf
-    return -value if any(word in metric for word in LOWER_IS_BETTER) else value
+    return -value if LOWER_IS_BETTER & set(metric.split("_")) else value
 
 
 def _with_sharding(leaf: Any) -> Any:
