@@ -36,12 +36,13 @@ def train(experiment: Experiment) -> Result:
     from analysis.figures import training_curves
     from data.batches import load
     from experiments.experiment import Trained
-    from experiments.result import Result, new_state, read_result, save_result
+    from experiments.limits import limits_of, save_limits
+    from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
     from experiments.saved_config import config_record
-    from training.checkpoint import Checkpoints
+    from training.average import averaged
     from training.compiled import compile_step
     from training.devices import by_row, check_rows, data_mesh, everywhere, put
-    from training.evaluation import evaluate, make_eval_step
+    from training.evaluation import check_metric, evaluate, make_eval_step
     from training.log import StepLog
     from training.memory import memory_line
     from training.metrics import MetricWriter, read_metrics
@@ -64,21 +65,24 @@ def train(experiment: Experiment) -> Result:
     data.save_tokenizers(run.tokenizers)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
-    optimizer, schedule = experiment.optimizer(config), experiment.schedule(config)
+    optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
     step_function = experiment.step(config, loss, optimizer, schedule)
     held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
-    input_shapes = {key: x.shape for key, x in largest["inputs"].items()}
+    limits = limits_of(data)
+    save_limits(run, limits)
 
-    with StopRequest() as stop, Checkpoints(run.checkpoints, settings.keep_checkpoints) as checkpoints:
+    with StopRequest() as stop, open_checkpoints(experiment, run) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
-        initial = jax.jit(lambda: new_state(experiment, model, input_shapes), out_shardings=everywhere(mesh))
+        initial = jax.jit(lambda: new_state(experiment, model, limits.input_shapes), out_shardings=everywhere(mesh))
         start, position, window = checkpoints.latest() or 0, 0, None
         if start:
             state, saved = checkpoints.restore(like=initial.eval_shape())
             position, window = saved["position"], saved["window"]
         else:
             state = initial()
+        if experiment.scores is None:  # else nobody knows before they have been measured
+            check_metric(settings.best_metric, jax.eval_shape(eval_step, state.params, largest))
         batches = data.train_batches(settings.seed, start=position)
         counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
@@ -100,17 +104,23 @@ def train(experiment: Experiment) -> Result:
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
             log = StepLog(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
-                last = step == settings.steps
+                last, validation = step == settings.steps, None
                 if last or (step > start and step % settings.evaluate_every == 0):
                     log.settle(last)
                     with progress.paused("evaluating"):
                         rows = data.eval_batches("validation")
                         rows = (put({key: batch[key] for key in blanks[0]}, by_row(mesh)) for batch in rows)
                         validation = evaluate(eval_step, state.params, rows)
+                        if experiment.scores is not None:
+                            validation |= experiment.scores(Trained(config, model, state.params, data, run.figures))
+                            check_metric(settings.best_metric, validation)
                     writer.write(step, "validation", validation)
-                if last or stop.signal or (step > start and step % settings.save_every == 0):
+                regular = last or (step > start and step % settings.save_every == 0)
+                if regular or stop.signal:
                     log.settle()
-                    checkpoints.save(step, state, {"position": position, "window": log.open_window})
+                    # What a signal saves is never the best one: the run in one piece would not have it.
+                    position_and_window = {"position": position, "window": log.open_window}
+                    checkpoints.save(step, state, position_and_window, validation if regular else None)
                 if stop.signal:
                     print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
                     raise SystemExit(stop.exit_code)
@@ -127,7 +137,7 @@ def train(experiment: Experiment) -> Result:
     training_curves(read_metrics(run.path), curves)
     metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
     result = Result(run.path, model, state.params, metrics, {"training": curves} | report.figures)
-    save_result(run, result, data.vocab_sizes, input_shapes)
+    save_result(run, result)
     return result
 
 

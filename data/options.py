@@ -27,8 +27,8 @@ def check_options(options: list[str], config: Any) -> list[str]:
                 value = rest.pop(0) if rest and not rest[0].startswith("--") else "True"
             if value.lower() not in ("true", "false"):
                 raise ValueError(f"{flag} must be True or False, got {value!r}")
-            section, _, last = flag.rpartition(".")
-            word = flag if value.lower() == "true" else f"{section}.no_{last}"
+            section, dot, last = flag.removeprefix("--").rpartition(".")
+            word = flag if value.lower() == "true" else f"--{section}{dot}no_{last}"
         words.append(word)
     return words
 

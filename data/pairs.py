@@ -32,10 +32,7 @@ class PairData(Data):
 
         They are padded to the narrowest source width that holds them, and cut to the widest, where they keep their EOS.
         """
-        widths = tuple((width,) for width in sorted({source for source, _ in self.widths}))
-        buckets = find_buckets(sources.lengths[:, None], widths)
-        for rows, bucket in EvalPlan(buckets, (batch_size,) * len(widths)):
-            yield rows, _cut(sources, rows, widths[bucket][0])
+        return source_batches(sources, sorted({source for source, _ in self.widths}), batch_size)
 
     def _widths(self) -> tuple[tuple[int, int], ...]:
         return self.widths
@@ -63,6 +60,15 @@ class PairData(Data):
         before = np.concatenate([np.full((len(rows), 1), BOS), labels[:, :-1]], axis=1)
         target = np.where(labels == PAD, PAD, before).astype(np.int32)
         return {"inputs": {"source": source, "target": target}, "labels": labels, "weights": labels != PAD}
+
+
+def source_batches(
+    sources: Sequences, widths: Sequence[int], batch_size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As the method of the same name, for these `widths`, narrow to wide: without any data to train on."""
+    buckets = find_buckets(sources.lengths[:, None], tuple((width,) for width in widths))
+    for rows, bucket in EvalPlan(buckets, (batch_size,) * len(widths)):
+        yield rows, _cut(sources, rows, widths[bucket])
 
 
 def _cut(sources: Sequences, rows: np.ndarray, width: int) -> np.ndarray:

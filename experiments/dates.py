@@ -50,7 +50,7 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=25),
     )
-    return Experiment("dates", config, model=model, report=report)
+    return Experiment("dates", config, model=model, report=report, scoring="exact_match")
 
 
 def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:

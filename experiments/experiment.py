@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data.config import DataConfig
 from model.config import LanguageModelConfig, TransformerConfig
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import flax.linen as nn
 
     from data.batches import PairData, TextData
+    from data.tokenizer import Tokenizer
+    from experiments.limits import Limits
     from training.loss import Loss
     from training.optimizer import Optimizer
     from training.schedules import Schedule
@@ -51,6 +53,18 @@ class Trained:
     data: PairData | TextData
     figures: Path
     """Directory to write pictures to."""
+
+    @property
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """Of each side."""
+        return self.data.tokenizers
+
+    @property
+    def limits(self) -> Limits:
+        """What the model was made for."""
+        from experiments.limits import limits_of
+
+        return limits_of(self.data)
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,11 @@ class Experiment:
     step: Callable[[Config, Loss, Optimizer, Schedule], TrainStep] = standard_step
     report: Callable[[Trained], Report] = no_report
     """Called once at the end with the trained model: scores it, prints, draws."""
+    scores: Callable[[Trained], dict[str, float]] | None = None
+    """Further validation metrics, measured at each evaluation with the parameters of the moment; train.best_metric may
+    name one of them. `experiments.validation_scores.greedy_bleu` is one."""
+    scoring: Literal["translation", "pronunciation", "exact_match"] = "translation"
+    """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `experiments.scoring`."""
 
     @property
     def workdir(self) -> Path:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from experiments.limits import read_limits
+from training.average import averaged
 from training.checkpoint import Checkpoints
 from training.hyperparameters import hyperparameters
 from training.step import TrainState, init_state
@@ -31,7 +33,7 @@ class Result:
     model: nn.Module
     """`model.apply({"params": result.params}, ...)` runs it."""
     params: Any
-    """Nested dict of arrays."""
+    """Nested dict of arrays: those of the last step."""
     metrics: dict[str, Any]
     """Last validation means, and what the experiment's report measured."""
     figures: dict[str, Path]
@@ -58,19 +60,23 @@ def new_state(experiment: Experiment, model: nn.Module, input_shapes: dict[str, 
     inputs = {name: jnp.zeros(shape, jnp.int32) for name, shape in input_shapes.items()}
     return init_state(
         lambda key: model.init(key, **inputs)["params"],
-        experiment.optimizer(config),
+        averaged(experiment.optimizer(config)),
         hyperparameters(config.model, config.optimizer, config.train),
         config.train.seed,
     )
 
 
-def save_result(run: RunDirectory, result: Result, vocab_sizes: dict[str, int], input_shapes: dict) -> None:
+def open_checkpoints(experiment: Experiment, run: RunDirectory) -> Checkpoints:
+    """The run's checkpoints: the newest, and the best by the metric that the config names."""
+    settings = experiment.config.train
+    return Checkpoints(run.checkpoints, settings.keep_checkpoints, settings.best_metric)
+
+
+def save_result(run: RunDirectory, result: Result) -> None:
     """Write `result.json`, after which the run is finished."""
     record = {
         "metrics": result.metrics,
         "figures": {name: str(path.relative_to(run.path)) for name, path in result.figures.items()},
-        "vocab_sizes": vocab_sizes,
-        "input_shapes": input_shapes,
     }
     run.finish(record)
 
@@ -80,9 +86,10 @@ def read_result(experiment: Experiment, run: RunDirectory) -> Result | None:
     record = run.finished
     if record is None:
         return None
-    model = experiment.model(experiment.config, record["vocab_sizes"])
-    with Checkpoints(run.checkpoints, experiment.config.train.keep_checkpoints) as checkpoints:
-        like = jax.eval_shape(lambda: new_state(experiment, model, record["input_shapes"]))
+    limits = read_limits(run)
+    model = experiment.model(experiment.config, limits.vocab_sizes)
+    with open_checkpoints(experiment, run) as checkpoints:
+        like = jax.eval_shape(lambda: new_state(experiment, model, limits.input_shapes))
         state, _ = checkpoints.restore(like)
     figures = {name: run.path / path for name, path in record["figures"].items()}
     return Result(run.path, model, state.params, record["metrics"], figures)

@@ -1,23 +1,25 @@
-"""Text in, text out, with a trained encoder–decoder: what the reports of such experiments share."""
+"""Text in, text out, with a trained encoder–decoder: what reports, generate.py and evaluate.py share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from data.pairs import source_batches
 from data.sequences import Sequences, encode
 from data.tokenizer import BOS, EOS, PAD
-from decoding import greedy, start_transformer
+from decoding import beam_search, greedy, log_likelihood, row_keys, sample, start_transformer
+from experiments.decoding_options import DecodingOptions
 
 if TYPE_CHECKING:
     from experiments.experiment import Trained
-
-ROWS = 256
-"""Sentences that are decoded together, padding rows among them, so that there is one program for each width."""
+    from experiments.saved_run import LoadedModel
 
 
 class CrossAttention(NamedTuple):
@@ -29,24 +31,60 @@ class CrossAttention(NamedTuple):
     target: list[str]
 
 
+class Hypothesis(NamedTuple):
+    """One output for one line."""
+
+    text: str
+    score: float
+    """Beam search: ln p / ((5 + L) / 6)^α. Otherwise ln p, summed over its tokens; NaN if scores were not asked for."""
+    finished: bool
+    """False: it was cut off, having no end after as many tokens as there may be."""
+    tokens: np.ndarray
+    """int32, its end not among them."""
+
+
 class Translator:
-    """Greedy decoding of text, compiled once for each width that training had."""
+    """Decoding of text in batches, compiled once for each width that training had.
 
-    def __init__(self, trained: Trained):
-        self._trained, self._data = trained, trained.data
-        max_tokens, model = trained.data.max_target_length, trained.model
+    Args:
+      trained: the model, its parameters, tokenizers and limits.
+      options: greedy unless told otherwise.
+      scores: whether hypotheses have scores where they cost an extra pass, which is without a beam.
 
-        def decode(params, source):
-            first = jnp.full((source.shape[0], 1), BOS, source.dtype)
-            start = start_transformer(model, params, source, first, max_tokens=max_tokens)
-            return greedy(*start, max_tokens=max_tokens, end_id=EOS, pad_id=PAD).tokens
+    Raises:
+      ValueError: more tokens than the model has positions for.
+    """
 
-        self._decode = jax.jit(decode)
+    def __init__(
+        self, trained: Trained | LoadedModel, options: DecodingOptions | None = None, scores: bool = False
+    ) -> None:
+        options = options or DecodingOptions()
+        self._trained, self._limits, self._rows = trained, trained.limits, options.batch_size
+        self._tokenizers = trained.tokenizers
+        self.max_tokens = options.max_tokens or self._limits.max_target_length
+        if self.max_tokens > trained.model.config.max_length:
+            raise ValueError(
+                f"outputs of {self.max_tokens} tokens are longer than the model's {trained.model.config.max_length} "
+                "positions (model.max_length)"
+            )
+        self._key = jax.random.key(options.seed, impl="threefry2x32")
+        # What does not change the program is left out, so that one is compiled for all.
+        static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
+        self._decode = partial(_decode, trained.model, options=static, scores=scores)
+
+    @property
+    def max_source_length(self) -> int:
+        """Tokens of the longest source that is not cut, its end counted."""
+        return self._limits.source_widths[-1]
 
     def split(self, split: str) -> list[str]:
-        """The output for every example of `split`, in the order of `data.examples(split)`."""
-        self._data.num_examples(split)  # complains if there is no such split
-        return self._texts(self._data.encoded["source"][split])
+        """The output for every example of `split`, in the order of `data.examples(split)`. Of `Trained` only."""
+        return [best.text for best, *_ in self.split_hypotheses(split)]
+
+    def split_hypotheses(self, split: str, progress: Callable[[int], None] | None = None) -> list[list[Hypothesis]]:
+        """As `split`, the n best of each."""
+        self._trained.data.num_examples(split)  # complains if there is no such split
+        return self.hypotheses(self._trained.data.encoded["source"][split], progress=progress)
 
     def lines(self, lines: Sequence[str]) -> list[str]:
         """The output for each line, same order and number.
@@ -54,39 +92,91 @@ class Translator:
         Raises:
           ValueError: a line is longer than the model's longest source; names it.
         """
-        return self._texts(self._encode(lines))
-
-    def attention(self, line: str) -> CrossAttention:
-        """The weights of the decoder's attention over `line` while it writes its output."""
-        source = self._encode([line])
-        written = [int(token) for token in self._tokens(source)[0] if token not in (PAD, EOS)]
-        _, sown = self._trained.model.apply(
-            {"params": self._trained.params},
-            jnp.asarray(source.ids[None], jnp.int32),
-            jnp.array([[BOS, *written]]),
-            mutable=["intermediates"],
-        )
-        weights = np.asarray(sown["intermediates"]["decoder_cross_attention"][0])  # [L, 1, H, T, S]
-        sides = (("source", source.ids[:-1]), ("target", written))
-        symbols = [[*(self._data.tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
-        return CrossAttention(weights[:, 0], *symbols)
-
-    def _texts(self, sources: Sequences) -> list[str]:
-        return [self._data.tokenizers["target"].decode(row) for row in self._tokens(sources)]
-
-    def _tokens(self, sources: Sequences) -> np.ndarray:
-        """Target ids [N, T] of N sentences. Short ones are decoded in narrow batches."""
-        outputs = np.full((len(sources.lengths), self._data.max_target_length), PAD, np.int32)
-        for rows, batch in self._data.source_batches(sources, ROWS):
-            real = rows >= 0
-            outputs[rows[real]] = np.asarray(self._decode(self._trained.params, batch))[real]
-        return outputs
-
-    def _encode(self, lines: Sequence[str]) -> Sequences:
-        sources, longest = encode(self._data.tokenizers["source"], lines, "input"), self._data.max_source_length
-        for number in np.flatnonzero(sources.lengths > longest)[:1]:
+        sources = self.encode(lines)
+        for number in np.flatnonzero(sources.lengths > self.max_source_length)[:1]:
             raise ValueError(
-                f"line {number + 1} has {sources.lengths[number] - 1} characters, "
-                f"the model reads at most {longest - 1}: {lines[number]!r}"
+                f"line {number + 1} has {sources.lengths[number] - 1} tokens, "
+                f"the model reads at most {self.max_source_length - 1}: {lines[number]!r}"
             )
-        return sources
+        return [best.text for best, *_ in self.hypotheses(sources)]
+
+    def encode(self, lines: Sequence[str]) -> Sequences:
+        """Lines as ids; longer ones than `max_source_length` are cut when they are decoded."""
+        return encode(self._tokenizers["source"], lines, "input")
+
+    def hypotheses(
+        self, sources: Sequences, numbers: np.ndarray | None = None, progress: Callable[[int], None] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The n best outputs for each source, the best first; fewer where there are not so many different ones.
+
+        Args:
+          numbers: int [N], those of the sources, which what is sampled depends on. None: from 0 on.
+          progress: called with the number of sources that have been decoded, after each batch.
+        """
+        count = len(sources.lengths)
+        numbers = np.arange(count) if numbers is None else numbers
+        # A few lines are not made wait for a whole batch; powers of two, so that there are few programs.
+        size = min(self._rows, 1 << max(count - 1, 0).bit_length())
+        found: list[list[Hypothesis]] = [[]] * count
+        done = 0
+        for rows, source in source_batches(sources, self._limits.source_widths, size):
+            keys = row_keys(self._key, jnp.asarray(np.where(rows < 0, 0, numbers[rows]), jnp.int32))
+            outputs = jax.device_get(self._decode(self._trained.params, source, keys))
+            for place in np.flatnonzero(rows >= 0):
+                found[rows[place]] = self._texts(*(array[place] for array in outputs))
+            done += int((rows >= 0).sum())
+            if progress is not None:
+                progress(done)
+        return found
+
+    def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:
+        """The weights of the decoder's attention over `line` while it writes `tokens`; None: its best output."""
+        sources = self.encode([line])
+        if tokens is None:
+            tokens = self.hypotheses(sources)[0][0].tokens
+        _, source = next(iter(source_batches(sources, self._limits.source_widths, 1)))
+        target = np.full((1, self.max_tokens), PAD, np.int32)
+        written = np.array([BOS, *tokens], np.int32)[: self.max_tokens]
+        target[0, : len(written)] = written
+        read = int((source != PAD).sum())
+        weights = np.asarray(_cross_attention(self._trained.model, self._trained.params, source, target))
+        sides = (("source", source[0, : read - 1]), ("target", tokens))
+        symbols = [[*(self._tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
+        symbols[1] = symbols[1][: len(written)]  # what was cut off has no end
+        return CrossAttention(weights[:, 0, :, : len(written), :read], *symbols)
+
+    def _texts(self, tokens: np.ndarray, scores: np.ndarray, finished: np.ndarray, exists: np.ndarray) -> list:
+        found = []
+        for row in np.flatnonzero(exists):
+            ids = tokens[row][(tokens[row] != PAD) & (tokens[row] != EOS)]
+            found.append(Hypothesis(self._tokenizers["target"].decode(ids), float(scores[row]), finished[row], ids))
+        return found
+
+
+@partial(jax.jit, static_argnames=("model", "options", "scores"))
+def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bool):
+    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row."""
+    first = jnp.full((source.shape[0], 1), BOS, source.dtype)
+    start = start_transformer(model, params, source, first, max_tokens=options.max_tokens)
+    ends = {"max_tokens": options.max_tokens, "end_id": EOS, "pad_id": PAD}
+    if options.beam > 1:
+        penalty = options.length_penalty
+        best = beam_search(*start, beam_size=options.beam, length_penalty=penalty, num_results=options.nbest, **ends)
+        return best.tokens, best.scores, best.finished, best.exists
+    if options.sample:
+        choice = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
+        decoded = sample(*start, keys, **choice, **ends)
+    else:
+        decoded = greedy(*start, **ends)
+    score = jnp.full(source.shape[0], jnp.nan)
+    if scores:
+        score = log_likelihood(model, params, source, decoded.tokens, first_id=BOS).log_probability
+    exists = jnp.ones_like(decoded.finished)
+    return tuple(each[:, None] for each in (decoded.tokens, score, decoded.finished, exists))
+
+
+@partial(jax.jit, static_argnames="model")
+def _cross_attention(model, params, source, target):
+    """[L, 1, H, T, S]."""
+    _, sown = model.apply({"params": params}, source, target, mutable=["intermediates"])
+    return sown["intermediates"]["decoder_cross_attention"][0]

@@ -30,3 +30,19 @@ def without_shape_checks(monkeypatch):
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session")
+def spelling_run(tmp_path_factory):
+    """A finished encoder–decoder run: its directory, to be read only."""
+    from tests.small_runs import train_spelling
+
+    return train_spelling(tmp_path_factory.mktemp("spelling"))
+
+
+@pytest.fixture(scope="session")
+def text_run(tmp_path_factory):
+    """A finished run of a language model: its directory, to be read only."""
+    from tests.small_runs import train_text
+
+    return train_text(tmp_path_factory.mktemp("text"))

@@ -1,6 +1,8 @@
 """Checkpoints: the train state and the data position, saved together. The only file that knows Orbax."""
 
 import logging
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,12 @@ from orbax.checkpoint import v1 as ocp
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
+LOWER_IS_BETTER = {"loss", "error", "perplexity", "nats", "bits"}
+"""Metrics with one of these words in their name (`word_error_rate`) are the better the lower; all others the higher."""
+
+
 class Checkpoints:
-    """The newest `keep` checkpoints of a run, one directory per step.
+    """The newest `keep` checkpoints of a run and, of those saved with metrics, the best one; one directory per step.
 
     Used as a context manager, since leaving it waits for the last save: a process that ends
     normally has its checkpoint. A save becomes visible by one rename, so a process that is killed while it
@@ -23,20 +29,34 @@ class Checkpoints:
             checkpoints.save(step, state, {"position": position})
 
     Every process of a run takes part in every call.
+
+    Args:
+        directory: of all of them.
+        keep: how many of the newest.
+        best_metric: the metric that tells which one is the best. None: only the newest are kept.
     """
 
-    def __init__(self, directory: str | Path, keep: int):
+    def __init__(self, directory: str | Path, keep: int, best_metric: str | None = None):
         if keep < 1:
             raise ValueError(f"keep is {keep}: at least 1 checkpoint has to be kept")
         registry = ocp.handlers.local_registry()
         registry.add(ocp.handlers.JsonHandler, checkpointable_name="data")
         context = ocp.Context()
         context.checkpointables.registry = registry
+        policies = ocp.training.preservation_policies
+        policy, self.best_metric = policies.LatestN(keep), best_metric
+        if best_metric is not None:
+            best = policies.BestN(
+                get_metric_fn=lambda metrics: goodness(best_metric, metrics),
+                n=1,
+                keep_checkpoints_without_metrics=False,
+            )
+            policy = policies.AnyPreservationPolicy([policy, best])
         self._directory = Path(directory).absolute()
         self._checkpointer = ocp.training.Checkpointer(
             self._directory,
             context=context,
-            preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+            preservation_policy=policy,
         )
         self._entered = False
         self._failed = False
@@ -58,7 +78,22 @@ class Checkpoints:
         newest = self._checkpointer.latest
         return None if newest is None else newest.step
 
-    def save(self, step: int, state: Any, data: dict[str, Any]) -> None:
+    def steps(self) -> list[int]:
+        """The saved steps, the newest last. Waits for a save that is still being written."""
+        self._wait()
+        return [saved.step for saved in self._checkpointer.checkpoints]
+
+    def best(self) -> tuple[int, float] | None:
+        """The step that is the best by `best_metric`, the newer of equals, and its value; None if none was measured."""
+        self._wait()
+        found = [
+            (goodness(self.best_metric, saved.metrics), saved.step, saved.metrics[self.best_metric])
+            for saved in self._checkpointer.checkpoints
+            if self.best_metric in (saved.metrics or {})
+        ]
+        return max(found)[1:] if found else None
+
+    def save(self, step: int, state: Any, data: dict[str, Any], metrics: Mapping[str, float] | None = None) -> None:
         """Save `state` and `data` as checkpoint `step`, in the background.
 
         The state's buffers may be donated as soon as this returns. A step that is already saved is left as it is
@@ -68,6 +103,7 @@ class Checkpoints:
             step: number of finished steps.
             state: pytree of arrays, typed PRNG keys among them; sharded arrays keep nothing of their mesh.
             data: small dict that JSON can hold, such as {"position": 7}.
+            metrics: what this state was measured to do. Without, it cannot be the best.
 
         Raises:
             OSError: this save, or the one before it, could not be written.
@@ -78,7 +114,10 @@ class Checkpoints:
         if any(saved.step == step for saved in self._checkpointer.checkpoints):
             return
         # `force`: whether to save is the loop's decision, not that of Orbax's save policy.
-        self._checkpointer.save_checkpointables_async(step, {"state": state, "data": data}, force=True)
+        measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
+        self._checkpointer.save_checkpointables_async(
+            step, {"state": state, "data": data}, force=True, metrics=measured
+        )
 
     def restore(self, like: Any, step: int | None = None) -> tuple[Any, dict[str, Any]]:
         """The state and the data of checkpoint `step`, of the newest one by default.
@@ -136,6 +175,14 @@ class Checkpoints:
                     f"checkpoint {self._directory / str(step)} does not fit at {path}: "
                     f"saved {saved.get(path, 'nothing')}, wanted {wanted.get(path, 'nothing')}"
                 )
+
+
+def goodness(metric: str, metrics: Mapping[str, float]) -> float:
+    """The value of `metric`, its sign such that more is better; −∞ where it is missing or NaN."""
+    value = metrics.get(metric)
+    if value is None or math.isnan(value):
+        return -math.inf
+    return -value if LOWER_IS_BETTER & set(metric.split("_")) else value
 
 
 def _with_sharding(leaf: Any) -> Any:

@@ -73,12 +73,19 @@ class TrainConfig:
     """Steps between two checkpoints; one more follows the last step."""
     keep_checkpoints: int = 3
     """Newest checkpoints that are kept."""
+    best_metric: str = "loss"
+    """Validation metric by which the best checkpoint is kept besides: the lowest loss, error, perplexity, nats or
+    bits, else the highest. Of the checkpoints of steps that were evaluated: save_every should be a multiple of evaluate_every."""
+    ema: float = 0.0
+    """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
 
     def __post_init__(self):
         counts = ("steps", "accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
         _check(self, counts, int, "a positive whole number", lambda x: x >= 1)
         _check(self, ("loss_chunk", "seed"), int, "a whole number, 0 or more", lambda x: x >= 0)
-        _check(self, ("label_smoothing",), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
+        _check(self, ("label_smoothing", "ema"), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
+        if not isinstance(self.best_metric, str) or not self.best_metric:
+            raise ValueError(f"best_metric must name a validation metric, got {self.best_metric!r}")
 
 
 def _check(config: object, names: tuple[str, ...], kind: type, wanted: str, holds: Callable[[Any], bool]) -> None:

@@ -20,6 +20,12 @@ def make_eval_step(loss: Loss) -> EvalStep:
     return jax.jit(lambda params, batch: loss(params, batch, None, hyper))
 
 
+def check_metric(name: str, metrics: Iterable[str]) -> None:
+    """Raises ValueError unless `name`, by which the best checkpoint is kept, is one of the validation `metrics`."""
+    if name not in (names := sorted(metrics)):
+        raise ValueError(f"train.best_metric={name} is no validation metric of this experiment: {', '.join(names)}")
+
+
 def evaluate(eval_step: EvalStep, params: Any, batches: Iterable[Batch]) -> dict[str, float]:
     """Means over all real tokens (or rows) of `batches`: sums and counts are added, and divided once.
 

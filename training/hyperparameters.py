@@ -14,7 +14,7 @@ from training.config import OptimizerConfig, TrainConfig
 
 Hyperparameters = dict[str, Float[Array, ""]]
 
-OPTIONAL = ("weight_decay", "clip_norm", "label_smoothing", "dropout", "attention_dropout")
+OPTIONAL = ("weight_decay", "clip_norm", "label_smoothing", "ema", "dropout", "attention_dropout")
 """Left out when 0."""
 
 
@@ -22,6 +22,6 @@ def hyperparameters(model: BlockConfig, optimizer: OptimizerConfig, train: Train
     """The numbers of a run by name, all float32."""
     names = ("peak_lr", "warmup_steps", "final_lr_fraction", "b1", "b2", "epsilon", "weight_decay", "clip_norm")
     numbers = {name: getattr(optimizer, name) for name in names}
-    numbers |= {"total_steps": train.steps, "label_smoothing": train.label_smoothing}
+    numbers |= {"total_steps": train.steps, "label_smoothing": train.label_smoothing, "ema": train.ema}
     numbers |= {"dropout": model.dropout, "attention_dropout": model.attention_dropout}
     return {name: jnp.float32(number) for name, number in numbers.items() if number or name not in OPTIONAL}

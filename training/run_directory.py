@@ -52,8 +52,12 @@ class RunDirectory:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write `result.json`, which marks the run as finished. NaN and infinity become null."""
-        path = self.path / "result.json"
-        temporary = _write_temporary(path, _without_nonfinite(result))
+        self.write("result.json", result)
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write the file `name` as JSON, whole or not at all, over an older one. NaN, infinity become null."""
+        path = self.path / name
+        temporary = _write_temporary(path, _without_nonfinite(value))
         os.replace(temporary, path)
 
 

@@ -1,0 +1,125 @@
+"""Score a trained run on a whole split.
+
+    python evaluate.py runs/dates --split test
+    python evaluate.py runs/multi30k --split test --beam 4 --length_penalty 0.6 --checkpoint average:5 --tokenized
+
+Prints the numbers, and keeps them in RUN/evaluation/ with the outputs and references, which the command `sacrebleu`
+scores to the same figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from experiments.decoding_options import DecodingOptions
+
+PROGRAM = "python evaluate.py"
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(DecodingOptions):
+    """What is scored, and how."""
+
+    split: str = "test"
+    """Split to score: test, validation, train."""
+    checkpoint: str = "last"
+    """best, last, STEP, average:K (of the last K checkpoints) or ema (the moving average, of --train.ema)."""
+    scoring: Literal["card", "translation", "pronunciation", "exact_match"] = "card"
+    """BLEU and chrF; word and phoneme error rate; or exact match alone. card: what the experiment says."""
+    tokenized: bool = False
+    """Also BLEU of the text as it is, words being what spaces separate: for papers that report tokenised BLEU."""
+    group: str = "language"
+    """Feature of the examples by which exact match is also counted, where they have it. Empty: none."""
+
+
+def main() -> None:
+    """The command line."""
+    from experiments.run_command_line import complain, parse_run
+
+    default = EvaluateOptions()
+    path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
+    import data.batches
+    from experiments.experiment import Trained
+    from experiments.saved_run import open_saved_run
+
+    try:
+        run = open_saved_run(path)
+        if run.is_language_model and (options.decoding != default.decoding or options.tokenized):
+            raise ValueError(f"{path} is a language model: its loss is measured, and nothing is decoded")
+        if options.nbest > 1:
+            raise ValueError("one output of each line is scored: --nbest is for generate.py")
+        chosen = run.choose(options.checkpoint)
+        config = run.experiment.config
+        with contextlib.redirect_stdout(sys.stderr):
+            loaded = data.batches.load(config.data, tokenizers_from=run.directory.tokenizers)
+        loaded.num_examples(options.split)
+    except ValueError as error:
+        complain(PROGRAM, error)
+    _say(f"{path} ({run.experiment.name}): {chosen.words}")
+    from experiments.evaluation_files import save_evaluation
+    from experiments.run_evaluation import evaluate_pairs, evaluate_text
+
+    trained = Trained(config, run.model, chosen.params, loaded, run.directory.figures)
+    names, details = [options.split, chosen.name], {"split": options.split, "checkpoint": options.checkpoint}
+    try:
+        if run.is_language_model:
+            found = evaluate_text(trained, options.split)
+        else:
+            scoring = run.experiment.scoring if options.scoring == "card" else options.scoring
+            group = _group(options, default, loaded)
+            count = loaded.num_examples(options.split)
+            found = evaluate_pairs(
+                trained,
+                options.split,
+                options.decoding,
+                scoring,
+                group=group,
+                tokenized=options.tokenized,
+                progress=lambda done: _progress(done, count),
+            )
+            names += [options.name, *([scoring] if scoring != run.experiment.scoring else [])]
+            names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
+            details |= {"decoding": asdict(options.decoding), "scoring": scoring, "group": group or None}
+    except (ValueError, OSError) as error:
+        complain(PROGRAM, error, 1)
+    record = {"run": run.experiment.name, "parameters": chosen.words, **details}
+    record |= {"metrics": found.metrics, "signatures": found.signatures}
+    try:
+        paths = save_evaluation(run.directory, "-".join(names), record, found.texts)
+    except OSError as error:
+        complain(PROGRAM, error, 1)
+    _print(found.metrics, found.signatures)
+    for kind, file in paths.items():
+        _say(f"{kind}: {file}")
+
+
+def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
+    """The default is for examples that have it; one that was asked for has to be there."""
+    has = options.group in loaded.examples(options.split)[0]
+    return options.group if has or options.group != default.group else ""
+
+
+def _print(metrics: dict, signatures: dict[str, str]) -> None:
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            worst = ", ".join(f"{group} {number:.1%}" for group, number in list(value.items())[:10])
+            print(f"{name}: {len(value)} groups, the worst: {worst}")
+        else:
+            signature = f"  ({signatures[name]})" if name in signatures else ""
+            print(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value:.6g}{signature}")
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done:,} of {total:,} decoded", end="\n" if done == total else "", file=sys.stderr)
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

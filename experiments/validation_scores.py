@@ -1,0 +1,18 @@
+"""Scores of decoded text on the validation split, for a card that wants its best checkpoint by them.
+
+Experiment(..., scores=greedy_bleu)        and train.best_metric=bleu
+"""
+
+from __future__ import annotations
+
+from experiments.experiment import Trained
+
+
+def greedy_bleu(trained: Trained) -> dict[str, float]:
+    """sacreBLEU's BLEU of greedy outputs for the whole validation split, as {"bleu": 0 to 100}."""
+    from analysis.corpus_bleu import bleu
+    from experiments.translator import Translator
+
+    canonical = trained.tokenizers["target"].canonical
+    targets = [canonical(example["target"]) for example in trained.data.examples("validation")]
+    return {"bleu": bleu(Translator(trained).split("validation"), targets).score}

@@ -1,0 +1,43 @@
+"""generate.py and evaluate.py as users run them: in a process of their own, or, for speed, in this one."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def in_a_process(script: str, *words: object, stdin: bytes = b"") -> Done:
+    done = subprocess.run(
+        [sys.executable, script, *map(str, words)], cwd=ROOT, input=stdin, capture_output=True, timeout=240
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def in_this_process(monkeypatch, main, *words: object, stdin: bytes = b"", terminal: bool = False) -> Done:
+    """The same by calling `main`, since a process spends seconds on importing JAX."""
+
+    class Stdin(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return terminal
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    code = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", ["script.py", *map(str, words)])
+        patch.setattr(sys, "stdin", Stdin(io.BytesIO(stdin), encoding="utf-8", newline="\n"))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    return Done(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())

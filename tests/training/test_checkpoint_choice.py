@@ -1,0 +1,72 @@
+"""Which checkpoint is the best, and what an average is of."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.training.samples import known_batch, sgd, table_state
+from training.checkpoint import Checkpoints, goodness
+from training.checkpoint_choice import choose
+
+PARAMS, _ = known_batch()
+
+
+def state_at(step):
+    state = table_state(PARAMS, sgd)
+    return state._replace(params={"logits": jnp.full_like(state.params["logits"], step)})
+
+
+def fill(checkpoints, measured):
+    for step, value in measured.items():
+        checkpoints.save(step, state_at(step), {}, None if value is None else {checkpoints.best_metric: value})
+
+
+@pytest.mark.parametrize(
+    ("metric", "measured", "best"),
+    [
+        ("loss", {1: 3.0, 2: 1.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
+        ("bleu", {1: 3.0, 2: 9.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
+        ("phoneme_error_rate", {1: 0.5, 2: 0.1, 3: 0.3}, 2),
+        ("exact_match", {1: 0.5, 2: 1.0, 3: 1.0, 4: 0.2, 5: 0.3, 6: 0.1}, 3),
+    ],
+)
+def test_the_best_is_kept_besides_the_newest(tmp_path, metric, measured, best):
+    """Low losses and errors, high others; of equals the newest; what was not measured is never the best."""
+    with Checkpoints(tmp_path, 2, metric) as checkpoints:
+        fill(checkpoints, measured)
+    with Checkpoints(tmp_path, 2, metric) as checkpoints:
+        assert checkpoints.steps() == sorted({best, *list(measured)[-2:]})
+        chosen = choose(checkpoints, table_state(PARAMS, sgd), "best", 2)
+    assert (chosen.params["logits"] == best).all() and chosen.name == f"step{best}"
+
+
+def test_an_average_is_of_the_newest_alone(tmp_path):
+    """Step 1, kept for being the best, does not come in; two of two steps do."""
+    with Checkpoints(tmp_path, 3, "loss") as checkpoints:
+        fill(checkpoints, {1: 0.0, 2: 1.0, 3: 1.0, 4: 1.0, 7: 1.0})
+        like = table_state(PARAMS, sgd)
+        assert checkpoints.steps() == [1, 3, 4, 7]
+        three = choose(checkpoints, like, "average:3", 3)
+        np.testing.assert_allclose(three.params["logits"], (3 + 4 + 7) / 3, rtol=1e-7)
+        assert three.params["logits"].dtype == jnp.float32 and three.name == "average3-step7"
+        with pytest.raises(
+            ValueError, match=r"average:4 wants the newest 4 checkpoints, and the run has kept 3 \(3, 4"
+        ):
+            choose(checkpoints, like, "average:4", 3)
+        assert (choose(checkpoints, like, "1", 3).params["logits"] == 1).all()
+        with pytest.raises(ValueError, match="no moving average of its parameters"):
+            choose(checkpoints, like, "ema", 3)
+
+
+def test_none_is_the_best_where_none_was_measured(tmp_path):
+    with Checkpoints(tmp_path, 2, "loss") as checkpoints:
+        with pytest.raises(ValueError, match="there is no checkpoint yet"):
+            choose(checkpoints, table_state(PARAMS, sgd), "last", 2)
+        fill(checkpoints, {1: None})
+        with pytest.raises(ValueError, match="no checkpoint was saved with the metric that tells the best one"):
+            choose(checkpoints, table_state(PARAMS, sgd), "best", 2)
+
+
+def test_more_goodness_is_better():
+    assert goodness("loss", {"loss": 1.0}) > goodness("loss", {"loss": 2.0}) > goodness("loss", {}) == -np.inf
+    assert goodness("bleu", {"bleu": 2.0}) > goodness("bleu", {"bleu": 1.0}) > goodness("bleu", {"bleu": np.nan})

@@ -1,0 +1,97 @@
+"""Which of a run's checkpoints is meant: best, last, a step, the average of several, or the moving average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from training.average import AveragedState
+from training.checkpoint import Checkpoints
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Parameters, and what they are."""
+
+    params: Any
+    name: str
+    """For a file name: `step1000`, `average5-step1000`, `ema-step1000`."""
+    words: str
+    """For people."""
+
+
+def choose(checkpoints: Checkpoints, like: Any, choice: str, keep: int) -> Chosen:
+    """The parameters that `choice` names.
+
+    - `last`: those of the newest checkpoint.
+    - `best`: those of the checkpoint with the best `best_metric`, of equals the newest.
+    - STEP, a number: those of that step.
+    - `average:K`: the mean of the newest K checkpoints, added up in float64, rounded once.
+    - `ema`: the moving average that was kept while they were trained (`--train.ema`), at the newest checkpoint.
+
+    Args:
+      like: the train state, or its shapes.
+      keep: how many of the newest checkpoints are kept, without a gap. An older one is there only because it was the
+        best, and belongs into no average.
+
+    Raises:
+      ValueError: another word; no such checkpoint, fewer than K, no metrics, or no moving average; names what there is.
+    """
+    steps = checkpoints.steps()
+    if not steps:
+        raise ValueError("there is no checkpoint yet")
+    there = f"there are steps {', '.join(map(str, steps))}"
+    kind, colon, count = choice.partition(":")
+    if kind == "average" and colon:
+        number = _number(count)
+        if not number:
+            raise ValueError(f"checkpoint average:K wants a number of checkpoints, 1 or more, got {choice!r}")
+        newest = steps[-keep:]
+        if number > len(newest):
+            raise ValueError(
+                f"{choice} wants the newest {number} checkpoints, and the run has kept {len(newest)} "
+                f"({', '.join(map(str, newest))}); train.keep_checkpoints, here {keep}, says how many are kept"
+            )
+        return _average(checkpoints, like, newest[-number:])
+    if choice == "best":
+        if (best := checkpoints.best()) is None:
+            raise ValueError(f"no checkpoint was saved with the metric that tells the best one; {there}")
+        step, value = best
+        words = f"step {step:,}, the best by validation {checkpoints.best_metric} ({value:.4f})"
+        return Chosen(_params(checkpoints, like, step), f"step{step}", words)
+    if choice == "last":
+        return Chosen(_params(checkpoints, like, steps[-1]), f"step{steps[-1]}", f"step {steps[-1]:,}, the last")
+    if choice == "ema":
+        state, _ = checkpoints.restore(like)
+        if not isinstance(state.opt_state, AveragedState):
+            raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
+        words = f"the moving average at step {steps[-1]:,}"
+        return Chosen(state.opt_state.average, f"ema-step{steps[-1]}", words)
+    step = _number(choice)
+    if step is None:
+        raise ValueError(f"checkpoint must be best, last, STEP, average:K or ema, got {choice!r}")
+    if step not in steps:
+        raise ValueError(f"no checkpoint of step {step}: {there}")
+    return Chosen(_params(checkpoints, like, step), f"step{step}", f"step {step:,}")
+
+
+def _average(checkpoints: Checkpoints, like: Any, steps: list[int]) -> Chosen:
+    total = None
+    for step in steps:
+        params = jax.tree.map(lambda x: np.asarray(x, np.float64), _params(checkpoints, like, step))
+        total = params if total is None else jax.tree.map(np.add, total, params)
+    dtypes = jax.tree.map(lambda x: x.dtype, like.params)
+    mean = jax.tree.map(lambda x, dtype: jax.numpy.asarray(x / len(steps), dtype), total, dtypes)
+    words = f"the mean of the last {len(steps)}, steps {', '.join(f'{step:,}' for step in steps)}"
+    return Chosen(mean, f"average{len(steps)}-step{steps[-1]}", words)
+
+
+def _params(checkpoints: Checkpoints, like: Any, step: int) -> Any:
+    return checkpoints.restore(like, step)[0].params
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isascii() and word.isdecimal() else None
