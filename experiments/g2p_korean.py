@@ -8,7 +8,7 @@ Measured:
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import dates
+from experiments import dates, pronunciation
 from experiments.experiment import Config, Experiment
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -38,4 +38,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=300),
         train=TrainConfig(steps=1600, label_smoothing=0.1, evaluate_every=200, save_every=400, log_every=50),
     )
-    return Experiment("g2p_korean", config, model=dates.model)
+    return Experiment("g2p_korean", config, model=dates.model, report=pronunciation.report, scoring="pronunciation")
