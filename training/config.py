@@ -75,7 +75,7 @@ class TrainConfig:
     """Newest checkpoints that are kept."""
     best_metric: str = "loss"
     """Validation metric by which the best checkpoint is kept besides: the lowest loss, error, perplexity, nats or
-    bits, else the highest. Of the steps that were evaluated and saved: save_every is best a multiple of evaluate_every."""
+    bits, else the highest. Of steps that were evaluated and saved: save_every is best a multiple of evaluate_every."""
     ema: float = 0.0
     """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
 
