@@ -66,7 +66,7 @@ def train(experiment: Experiment) -> Result:
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
-    step_function = experiment.step(config, loss, optimizer, schedule)
+    step_function, evaluation = experiment.step(config, loss, optimizer, schedule), make_eval_step(loss)
     held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     limits = limits_of(data)
@@ -82,7 +82,7 @@ def train(experiment: Experiment) -> Result:
         else:
             state = initial()
         if experiment.scores is None:  # else nobody knows before they have been measured
-            check_metric(settings.best_metric, jax.eval_shape(eval_step, state.params, largest))
+            check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
         batches = data.train_batches(settings.seed, start=position)
         counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
@@ -95,7 +95,7 @@ def train(experiment: Experiment) -> Result:
         blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
         jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
-        eval_step = compile_step(make_eval_step(loss), state.params, blanks)
+        eval_step = compile_step(evaluation, state.params, blanks)
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
