@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from data.options import check_options
@@ -22,15 +23,29 @@ def parse_run(program: str, doc: str, words: list[str], default: Options) -> tup
         complain(program, f"wanted a run's directory first, {program} runs/NAME; --help shows the options")
     import tyro
 
+    kind = type(default)
+
+    @dataclass(frozen=True)
+    class Unchecked(kind):
+        """Without the checks of its values: tyro would put a frame around what they say."""
+
+        def __post_init__(self) -> None:
+            pass
+
     run, options = words[0], words[1:]
     try:
         options = check_options(options, default)
         parsed = tyro.cli(
-            type(default), prog=f"{program} {run}", description=doc, default=default, args=options, use_underscores=True
+            Unchecked,
+            prog=f"{program} {run}",
+            description=doc,
+            default=Unchecked(**vars(default)),
+            args=options,
+            use_underscores=True,
         )
+        return run, kind(**vars(parsed))
     except ValueError as error:
         complain(program, str(error))
-    return run, parsed
 
 
 def complain(program: str, message: object, code: int = 2) -> NoReturn:
