@@ -28,4 +28,4 @@ def test_what_is_off_is_not_there_and_what_is_0_is():
     assert numbers["warmup_steps"] == 0 and numbers["b1"] == 0
     on = OptimizerConfig(weight_decay=0.1, clip_norm=1.0)
     model = LanguageModelConfig(dropout=0.1, attention_dropout=0.1)
-    assert set(hyperparameters(model, on, TrainConfig(label_smoothing=0.1))) == ALWAYS | set(OPTIONAL)
+    assert set(hyperparameters(model, on, TrainConfig(label_smoothing=0.1, ema=0.9))) == ALWAYS | set(OPTIONAL)
