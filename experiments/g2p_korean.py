@@ -1,8 +1,8 @@
 """Hangul to the sounds of it: Korean grapheme to phoneme, SIGMORPHON 2021 (encoder–decoder, jamo to IPA).
 
 Command:  python train.py g2p_korean --data.source tsv:DIRECTORY/kor
-Time:
-Measured:
+Time:     not measured yet
+Measured: not measured yet
 """
 
 from __future__ import annotations
@@ -33,9 +33,18 @@ def experiment() -> Experiment:
             embeddings="separate",
             max_length=64,
             dropout=0.3,
+            attention_dropout=0.1,
             dtype="bfloat16",
         ),
-        optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=300),
-        train=TrainConfig(steps=1600, label_smoothing=0.1, evaluate_every=200, save_every=400, log_every=50),
+        optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=200, weight_decay=0.1),
+        train=TrainConfig(
+            steps=1000,
+            label_smoothing=0.1,
+            evaluate_every=100,
+            save_every=100,
+            keep_checkpoints=5,
+            best_metric="exact_match",
+            log_every=50,
+        ),
     )
     return Experiment("g2p_korean", config, model=dates.model, report=pronunciation.report, scoring="pronunciation")

@@ -63,6 +63,7 @@ def test_the_files_of_the_readme_s_example_give_45_07(tmp_path):
     assert sacrebleu(paths["references"], paths["hypotheses"])["score"] == pytest.approx(score.score, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_settings_have_files_of_their_own(evaluate, spelling_run):
     first = evaluate(spelling_run, "--split", "validation")
     assert first.code == 0, first.err

@@ -190,6 +190,7 @@ def test_batches_that_do_not_divide_the_devices_are_refused(tmp_path):
     assert process.returncode == 1 and "4 devices, such as 4 or 8" in err
 
 
+@pytest.mark.slow
 def test_four_devices_learn_the_same(tmp_path):
     """The same global batches on 4 devices: the same losses to 1e-5, the same number of held-out examples."""
     train(small(tmp_path / "one", steps=8))

@@ -40,7 +40,7 @@ def answering(monkeypatch, answers):
     """Let every model answer as `answers` (source -> output) say, whatever it has learned."""
 
     def split(self, name):
-        return [answers.get(example["source"], "") for example in self._data.examples(name)]
+        return [answers.get(example["source"], "") for example in self._trained.data.examples(name)]
 
     monkeypatch.setattr(Translator, "split", split)
 
@@ -92,6 +92,7 @@ def test_korean_is_read_as_jamo_and_scored_against_all_translations(tmp_path, mo
     assert "낱" not in known and "\u1102" in known  # the initial n
 
 
+@pytest.mark.slow
 def test_the_greedy_outputs_of_a_real_model_come_in_order_and_once(tmp_path):
     (tmp_path / "t.txt").write_text("".join(f"{n % 40}\tx{n % 40}\n" for n in range(80)), encoding="utf-8")
     seen = []

@@ -104,6 +104,7 @@ def shrunk(card, directory, **data):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("card", "name", "config", "languages"),
     [
@@ -129,6 +130,7 @@ def test_translation_cards_read_the_features_of_their_dataset(card, name, config
     assert f"  {rows[0][source]}  ->  " in out and f"not {rows[0][target]})" in out
 
 
+@pytest.mark.slow
 def test_lm1b_reads_its_text_packs_it_and_validates_on_a_part_of_training(tmp_path, capsys):
     rows = [{"text": f"The dog number {number} barks ."} for number in range(32)]
     generate(tmp_path, "lm1b", {"text": tfds.features.Text()}, rows, ("text", "text"), splits=("train", "test"))
@@ -141,6 +143,7 @@ def test_lm1b_reads_its_text_packs_it_and_validates_on_a_part_of_training(tmp_pa
     assert set(result.metrics) >= {"validation_nats", "test_nats"}
 
 
+@pytest.mark.slow
 def test_tiny_shakespeare_reads_one_document_a_split(tmp_path):
     text = "First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 8
     splits = ("train", "validation", "test")

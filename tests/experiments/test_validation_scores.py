@@ -12,6 +12,7 @@ from training.metrics import read_metrics
 from training.run_directory import RunDirectory
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_by_bleu(tmp_path):
     settings = {"steps": 6, "evaluate_every": 2, "save_every": 2, "keep_checkpoints": 1, "best_metric": "bleu"}
     experiment = spelling(tmp_path / "run", spelling_corpus(tmp_path), **settings)
