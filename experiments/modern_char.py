@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from experiments import stdlib_char
+from experiments import stdlib_char, text_scores
 from experiments.experiment import Config, Experiment, Report, Trained
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def report(trained: Trained) -> Report:
     """The test loss beside the one of stdlib_char after as many steps, which is trained now if it has not been."""
     from train import train
 
-    mine = stdlib_char.report(trained)
+    mine = text_scores.report(trained)
     base = stdlib_char.experiment()
     settings = {name: getattr(trained.config, name) for name in ("data", "optimizer", "train")}
     workdir = str(trained.figures.parent / "stdlib_char")
     baseline = train(
         dataclasses.replace(base, config=dataclasses.replace(base.config, workdir=workdir, **settings))
-    ).metrics["test_loss"]
-    print(f"test, nats a character: stdlib_char {baseline:.4f}, modern_char {mine.metrics['test_loss']:.4f}")
-    return Report(mine.metrics | {"stdlib_char_test_loss": baseline})
+    ).metrics["test_nats"]
+    print(f"test, nats a character: stdlib_char {baseline:.4f}, modern_char {mine.metrics['test_nats']:.4f}")
+    return Report(mine.metrics | {"stdlib_char_test_nats": baseline})

@@ -9,7 +9,7 @@ Measured: 1.6311 nats a character over the whole validation text after 2,000 ste
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import modern_char
+from experiments import modern_char, text_scores
 from experiments.experiment import Config, Experiment, Report, Trained
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -41,10 +41,6 @@ def report(trained: Trained) -> Report:
     Rows are 64 characters that follow each other, as nanoGPT's are, but all of them once instead of a random sample:
     what nanoGPT's 200 batches estimate. Each is read without the text before it.
     """
-    from experiments.experiment import standard_loss
-    from training.evaluation import evaluate, make_eval_step
-
-    eval_step = make_eval_step(standard_loss(trained.config, trained.model))
-    loss = evaluate(eval_step, trained.params, trained.data.eval_batches("validation", 128))["loss"]
-    print(f"validation, nats a character: {loss:.4f}; nanoGPT {NANOGPT} after as many characters")
-    return Report({"validation_nats": loss, "nanogpt_validation_nats": NANOGPT})
+    mine = text_scores.report(trained)
+    print(f"validation, nats a character: {mine.metrics['validation_nats']:.4f}; nanoGPT {NANOGPT} after as many")
+    return Report(mine.metrics | {"nanogpt_validation_nats": NANOGPT})

@@ -8,7 +8,8 @@ Measured: 1.4150 nats a character on the test split of Python 3.11.7's library a
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments.experiment import Config, Experiment, Report, Trained
+from experiments import text_scores
+from experiments.experiment import Config, Experiment
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
 
@@ -23,17 +24,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=100, b2=0.99, weight_decay=0.1),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=50),
     )
-    return Experiment("stdlib_char", config, report=report)
-
-
-def report(trained: Trained) -> Report:
-    """The test split's loss, in nats and in bits a character."""
-    import math
-
-    from experiments.experiment import standard_loss
-    from training.evaluation import evaluate, make_eval_step
-
-    eval_step = make_eval_step(standard_loss(trained.config, trained.model))
-    loss = evaluate(eval_step, trained.params, trained.data.eval_batches("test", 128))["loss"]
-    print(f"test: {loss:.4f} nats a character, {loss / math.log(2):.4f} bits")
-    return Report({"test_loss": loss, "test_bits_per_character": loss / math.log(2)})
+    return Experiment("stdlib_char", config, report=text_scores.report)

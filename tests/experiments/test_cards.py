@@ -72,9 +72,9 @@ def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monke
     email = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
     monkeypatch.setattr("data.batches.prepare", lambda source, directory: email)
     result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
-    baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_loss"]
-    assert result.metrics["stdlib_char_test_loss"] == baseline
-    assert f"stdlib_char {baseline:.4f}, modern_char {result.metrics['test_loss']:.4f}" in capsys.readouterr().out
+    baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_nats"]
+    assert result.metrics["stdlib_char_test_nats"] == baseline
+    assert f"stdlib_char {baseline:.4f}, modern_char {result.metrics['test_nats']:.4f}" in capsys.readouterr().out
     layer = result.params["layers"]
     assert set(layer["feed_forward"]) == {"gate", "hidden", "output"}
     assert set(layer["self_attention_norm"]) == {"scale"} and "positions" not in result.params
