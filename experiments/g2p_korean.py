@@ -1,8 +1,9 @@
 """Hangul to the sounds of it: Korean grapheme to phoneme, SIGMORPHON 2021 (encoder–decoder, jamo to IPA).
 
 Command:  python train.py g2p_korean --data.source tsv:DIRECTORY/kor
-Time:     not measured yet
-Measured: not measured yet
+Time:     676 s of training on 2 cores with AMX, tests running beside it; 35 s of compilation
+Measured: word error rate on test 18.60% (phonemes 3.02%), one model, greedy; on validation 21.5% (3.44%), 21.2% with
+          beam 5 or the mean of the last five checkpoints. Published: one Transformer 19.26 ± 0.48 on test
 """
 
 from __future__ import annotations
