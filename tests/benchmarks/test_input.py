@@ -1,8 +1,11 @@
 """The benchmark of the input runs, and says what it measured; how fast this machine is, is not tested."""
 
+import pytest
+
 from benchmarks.input import EPOCHS, main
 
 
+@pytest.mark.slow
 def test_it_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("data.batches.prepare", lambda source, directory: few(tmp_path))
     measured = main(["reverse", "--tokens_per_batch", "256", "--seconds", "0", "--layers", "1"])

@@ -45,6 +45,7 @@ def answering(monkeypatch, answers):
     monkeypatch.setattr(Translator, "split", split)
 
 
+@pytest.mark.slow
 def test_multi30k_reads_its_pieces_and_compares_whole_words(tmp_path, monkeypatch, capsys):
     for split in ("train", "valid", "test.2016", "test.coco"):
         compress(tmp_path / f"{split}.en.gz", [f"play@@ house {number} ." for number in NUMBERS * 2])
@@ -74,6 +75,7 @@ def test_g2p_counts_a_word_once_and_any_of_its_pronunciations_as_right(tmp_path,
     assert "not L IH V or L AY V)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_korean_is_read_as_jamo_and_scored_against_all_translations(tmp_path, monkeypatch):
     pairs = [(f"Word {number}.", f"낱말 {number}.") for number in range(60)]
     pairs += [(f"The word {number}.", f"낱말 {number}.") for number in range(60)]

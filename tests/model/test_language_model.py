@@ -206,6 +206,7 @@ def test_the_contract_on_masks(row):
     check_contract(row)
 
 
+@pytest.mark.slow
 def test_the_contract_on_masks_op_by_op():
     check_contract({**CONTRACT_ROWS[-1], "layers": "unrolled", "dtype": "bfloat16", "jit": False})
 
