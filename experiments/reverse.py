@@ -1,8 +1,8 @@
 """Digits, reversed: the smallest smoke test of everything (encoder–decoder, characters).
 
 Command:  python train.py reverse
-Time:     22 s of training on 2 cores (AMD EPYC, no AMX)
-Measured: 100% exact match on 500 held-out strings, at 800 and at 1,000 steps (at 600: 99.8%)
+Time:     11 s of training on 2 cores with AMX
+Measured: 100% exact match on 500 held-out strings
 """
 
 from __future__ import annotations

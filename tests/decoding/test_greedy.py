@@ -8,33 +8,13 @@ import numpy as np
 import pytest
 
 from decoding.greedy import greedy
+from tests.decoding.samples import STATES, next_state, random_table, table_step
 from tests.model.samples import assert_same_bits
+from tests.training.samples import BOS, EOS, PAD
 
-PAD, BOS, EOS = 0, 1, 2
-VOCAB, STATES = 8, 31
-
-
-def random_table(seed):
-    """Logits of each state, in which the end is likely enough for rows to end at different lengths."""
-    table = np.random.default_rng(seed).normal(size=(STATES, VOCAB)).astype(np.float32)
-    table[:, EOS] += 0.5
-    return table
-
-
-def next_state(state, token):
-    return (5 * state + 3 * token + 1) % STATES
-
-
-def table_step(table, called=None):
-    """A step whose logits depend on every token before, through a state per row; `called` counts its calls."""
-
-    def step(state, newest):
-        if called is not None:
-            jax.debug.callback(lambda: called.append(1))
-        state = next_state(state, newest)
-        return state, jnp.asarray(table)[state]
-
-    return step
+VOCAB = 8
+ROWS = 31
+"""First states, one for each row."""
 
 
 def loop_in_python(table, state, max_tokens):
@@ -60,21 +40,21 @@ def decode(table, states, max_tokens, called=None):
 @pytest.mark.parametrize("max_tokens", [1, 3, 12])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_a_loop_in_python(seed, max_tokens):
-    table = random_table(seed)
-    decoded = decode(table, range(STATES), max_tokens)
-    assert decoded.tokens.shape == (STATES, max_tokens)
-    for row in range(STATES):
+    table = random_table(VOCAB, seed, end=0.5)
+    decoded = decode(table, range(ROWS), max_tokens)
+    assert decoded.tokens.shape == (ROWS, max_tokens)
+    for row in range(ROWS):
         tokens, ended = loop_in_python(table, row, max_tokens)
         assert decoded.tokens[row].tolist() == tokens + [PAD] * (max_tokens - len(tokens))
         assert decoded.finished[row] == ended
     if max_tokens > 1:
-        assert 0 < decoded.finished.sum() < STATES
+        assert 0 < decoded.finished.sum() < ROWS
 
 
 def test_after_the_end_there_is_only_padding():
     """Whatever the model goes on to say; and an end in the very first place is one."""
-    table = random_table(0)
-    decoded = decode(table, range(STATES), 12)
+    table = random_table(VOCAB, 0, end=0.5)
+    decoded = decode(table, range(ROWS), 12)
     ends = decoded.tokens == EOS
     assert (ends.sum(axis=1) == decoded.finished).all()
     after = ends.cumsum(axis=1) - ends > 0
@@ -83,9 +63,9 @@ def test_after_the_end_there_is_only_padding():
 
 
 def test_stops_when_every_row_has_ended():
-    table = random_table(0)
-    lengths = {row: len(loop_in_python(table, row, 20)[0]) for row in range(STATES)}
-    rows = [row for row in range(STATES) if lengths[row] <= 4]
+    table = random_table(VOCAB, 0, end=0.5)
+    lengths = {row: len(loop_in_python(table, row, 20)[0]) for row in range(ROWS)}
+    rows = [row for row in range(ROWS) if lengths[row] <= 4]
     assert len({lengths[row] for row in rows}) > 2
     called = []
     decoded = decode(table, rows, 20, called)
@@ -101,15 +81,15 @@ def test_takes_no_more_than_the_tokens_allowed():
 
 
 def test_the_end_in_the_last_place_is_an_end():
-    table = random_table(0)
-    row = next(row for row in range(STATES) if 1 < len(loop_in_python(table, row, 12)[0]) < 12)
+    table = random_table(VOCAB, 0, end=0.5)
+    row = next(row for row in range(ROWS) if 1 < len(loop_in_python(table, row, 12)[0]) < 12)
     length = len(loop_in_python(table, row, 12)[0])
     assert decode(table, [row], length).finished.all()
     assert not decode(table, [row], length - 1).finished.any()
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
-    table = random_table(1)
+    table = random_table(VOCAB, 1, end=0.5)
     ones, others = decode(table, [3, 7, 11], 9), decode(table, [3, 20, 30], 9)
     assert_same_bits(ones.tokens[0], others.tokens[0])
     assert ones.tokens[1:].tolist() != others.tokens[1:].tolist()
@@ -122,7 +102,7 @@ def test_a_batch_of_one_shape_is_compiled_once():
     def step(state, newest):
         traced.append(1)
         state = next_state(state, newest)
-        return state, jnp.asarray(random_table(0))[state]
+        return state, jnp.asarray(random_table(VOCAB, 0, end=0.5))[state]
 
     run = jax.jit(partial(greedy, step, max_tokens=12, end_id=EOS, pad_id=PAD))
     for start in range(3):
