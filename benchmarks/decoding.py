@@ -37,17 +37,26 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=32, help="tokens in each prompt")
     parser.add_argument("--tokens", type=int, default=128, help="new tokens")
     parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many runs counts")
+    parser.add_argument(
+        "--dtype", default="float32", choices=("float32", "bfloat16"), help="of the products, on both sides"
+    )
     parser.add_argument("--uncached_tokens", type=int, default=16, help="tokens to measure the uncached model with")
     args = parser.parse_args()
 
     config = LanguageModelConfig(
-        d_model=WIDTH, num_heads=HEADS, d_ff=4 * WIDTH, num_layers=LAYERS, activation="gelu", positions="learned"
+        d_model=WIDTH,
+        num_heads=HEADS,
+        d_ff=4 * WIDTH,
+        num_layers=LAYERS,
+        activation="gelu",
+        positions="learned",
+        dtype=args.dtype,
     )
     model = LanguageModel(config, VOCAB)
     params = jax.jit(model.init)(jax.random.key(0), jnp.ones((1, 2), jnp.int32))["params"]
     prompt = jax.random.randint(jax.random.key(1), (args.batch, args.prompt), 3, VOCAB)
 
-    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}: {args.batch} × {args.tokens} tokens")
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}: {args.batch} × {args.tokens} tokens, {args.dtype}")
     searches = {"greedy": greedy, f"beam {BEAMS}": partial(beam_search, beam_size=BEAMS)}
     seconds = {}
     for name, search in searches.items():
@@ -69,7 +78,7 @@ def main() -> None:
         print(f"Hugging Face generate: n/a, {' and '.join(missing)} not installed (pip install -e .[bench])")
         return
     for name, beams in (("greedy", 1), (f"beam {BEAMS}", BEAMS)):
-        theirs = fastest(hugging_face(prompt, args.tokens, beams), args.repeats)
+        theirs = fastest(hugging_face(prompt, args.tokens, beams, args.dtype), args.repeats)
         report(f"Hugging Face {name}", theirs, args.batch * args.tokens)
         print(f"{name}: {theirs / seconds[name]:.1f} times as fast as Hugging Face generate (goal 2)")
 
@@ -92,14 +101,15 @@ def uncached(model: LanguageModel, params, prompt, *, max_tokens: int, steps: in
     return jax.lax.fori_loop(0, steps, advance, jnp.pad(prompt, [(0, 0), (0, max_tokens)]))[:, width:]
 
 
-def hugging_face(prompt: jax.Array, max_tokens: int, beams: int) -> Callable[[], None]:
-    """A GPT-2 of the same shape, its parameters random as well."""
+def hugging_face(prompt: jax.Array, max_tokens: int, beams: int, dtype: str) -> Callable[[], None]:
+    """A GPT-2 of the same shape, its parameters random as well; bfloat16 are all of them, not only in products."""
     import numpy as np
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     sizes = {"n_layer": LAYERS, "n_embd": WIDTH, "n_head": HEADS, "vocab_size": VOCAB, "n_positions": 1024}
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0)).eval()
+    model = model.to(getattr(torch, dtype))
     tokens = torch.from_numpy(np.array(prompt, np.int64))
     options = {"max_new_tokens": max_tokens, "min_new_tokens": max_tokens, "do_sample": False, "num_beams": beams}
 

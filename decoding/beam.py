@@ -76,6 +76,7 @@ def beam_search(
     _check_options(beam_size, num_results)
     penalties = _penalties(max_tokens, length_penalty)
     rows = first.shape[0]
+    reorder = getattr(step, "reorder", None) or _pick_parents
 
     class Loop(NamedTuple):
         index: Array
@@ -101,9 +102,10 @@ def beam_search(
         )
         live, kept = _best(ended._replace(scores=jnp.where(ends, -jnp.inf, total)), beam_size)
         pool, _ = _best(_joined(loop.pool, ended), num_results)
-        chosen = jnp.take_along_axis(parent, kept, axis=1) + (beam_size * jnp.arange(rows))[:, None]
         newest = jnp.take_along_axis(token, kept, axis=1).astype(first.dtype)
-        return Loop(length, take_rows(cache, chosen.reshape(-1)), newest.reshape(-1), live, pool)
+        same = _tokens_in_common(loop.live.tokens, loop.index)
+        cache = reorder(cache, jnp.take_along_axis(parent, kept, axis=1), same)
+        return Loop(length, cache, newest.reshape(-1), live, pool)
 
     def nothing(count: int) -> _Beams:
         return _Beams(
@@ -131,6 +133,17 @@ def _best_continuations(
     totals = jnp.where(jnp.isnan(totals), -jnp.inf, totals).reshape(rows, beams * width)
     total, index = lax.top_k(totals, min(2 * beams, beams * width))
     return index // width, (index % width), total
+
+
+def _pick_parents(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) -> Cache:
+    rows, beams = parents.shape
+    return take_rows(cache, (parents + beams * jnp.arange(rows)[:, None]).reshape(-1))
+
+
+def _tokens_in_common(tokens: Int[Array, "B K N"], length: Int[Array, ""]) -> Int[Array, " B"]:
+    """How many of the first `length` tokens are the same in all hypotheses of each row."""
+    same = (tokens == tokens[:, :1]).all(axis=1)
+    return jnp.minimum(jnp.cumprod(same, axis=1, dtype=jnp.int32).sum(axis=1), length)
 
 
 def _best(beams: _Beams, count: int) -> tuple[_Beams, Int[Array, "B K"]]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from decoding.step import BoundedStep
-from model.cache import Cache, empty_cache
+from model.cache import Cache, empty_cache, reorder
 from model.language_model import LanguageModel, extend_language_model, language_model_logits
 from model.masks import PAD_ID
 from model.parts import standard_parts
@@ -102,4 +102,7 @@ def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Arra
         cache, features = extend(cache, newest[:, None])
         return cache, logits(features)[:, 0]
 
-    return Start(BoundedStep(step, max_tokens), cache, first)
+    def reordered(cache: Cache, parents: Array, same: Array) -> Cache:
+        return reorder(cache, parents, width + same)
+
+    return Start(BoundedStep(step, max_tokens, reordered), cache, first)

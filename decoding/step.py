@@ -24,6 +24,9 @@ class BoundedStep:
     step: Step
     room: int
     """How often it may be called."""
+    reorder: Callable[[Cache, Int[Array, "B K"], Int[Array, " B"]], Cache] | None = None
+    """(cache, parents, same) -> the cache in which row b · K + k holds what row b · K + `parents[b, k]` held. The rows
+    of group b have the first token and `same[b]` more in common. None: whole rows are picked."""
 
     def __call__(self, cache: Cache, newest: Int[Array, " B"]) -> tuple[Cache, Float[Array, "B V"]]:
         return self.step(cache, newest)

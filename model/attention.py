@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from model.dropout import Dropout, dropout
 from model.masks import check_mask
-from model.matmul import matmul
+from model.matmul import matmul, rounded
 from model.shapes import Array
 
 
@@ -72,8 +72,9 @@ def scaled_dot_product_attention(
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1. None: everything is visible.
       drop: dropout on the weights, at `drop.attention_rate`.
       dtype: the compute type of both products; the softmax is float32 always.
-      stored: keys and values are what `within_reach` gave, and 0 or finite where nobody looks, as a cache keeps them:
-        they need not be made so again, which would copy the whole cache for every new token.
+      stored: keys and values have been through `within_reach` and are rounded to `dtype`, and are 0 or finite where
+        nobody looks, as a cache keeps them: they need not be made so again, which would copy the whole cache for every
+        new token. Their own type is the wider one in which they are kept, and the products are computed in it.
 
     Returns:
       The output, and the weights. A query that sees nothing gets exactly 0. A key that no query sees may hold
@@ -91,9 +92,12 @@ def scaled_dot_product_attention(
         if not stored:
             key, value = _blank_unseen(mask, scores_shape, key, value)
             key, value = within_reach(key, dtype, factor=True), within_reach(value, dtype)
-    weights = attention_weights(attention_scores(query, key, dtype), mask)
+    product = key.dtype if stored else dtype
+    query = rounded(query, dtype) if stored else query
+    weights = attention_weights(attention_scores(query, key, product), mask)
     kept = weights if drop is None else dropout(weights, drop.key, drop.attention_rate)
-    output = matmul(_group_queries(kept, key.shape[1]), value, dtype)
+    kept = rounded(kept, dtype) if stored else kept
+    output = matmul(_group_queries(kept, key.shape[1]), value, product)
     return Attention(output.reshape(*query.shape[:3], value.shape[-1]), weights)
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from model.attention import within_reach
 from model.config import BlockConfig
+from model.matmul import rounded
 from model.multi_head import KeyValue
 from model.shapes import Array
 
@@ -26,9 +27,9 @@ class Cache(NamedTuple):
     """The self-attention of a stack, `N` slots long."""
 
     layers: tuple[KeyValue, ...]
-    """For each of L layers keys [B, G, N, K] and values [B, G, N, Kv], in the compute type. Each layer has arrays of
-    its own: in a compiled loop a slot is then written in place, and the products read the cache where it lies; of one
-    array for all, each layer would be cut out anew for every token."""
+    """For each of L layers keys [B, G, N, K] and values [B, G, N, Kv], rounded to the compute type. Each layer has
+    arrays of its own: in a compiled loop a slot is then written in place, and the products read the cache where it
+    lies; of one array for all, each layer would be cut out anew for every token."""
     seen: Bool[Array, "B N"]
     """Which slots hold a token."""
     length: Int[Array, " B"]
@@ -53,15 +54,16 @@ class Slots(NamedTuple):
 def empty_cache(config: BlockConfig, num_layers: int, batch: int, size: int) -> Cache:
     """A cache of `size` slots that holds nothing.
 
-    Keys and values are kept in the compute type, which loses nothing: the products round their operands to it anyway.
+    Keys and values are kept rounded to the compute type, which loses nothing: products round their operands anyway.
 
     Raises:
       ValueError: more slots than the model has positions.
     """
     if not 0 < size <= config.max_length:
         raise ValueError(f"a cache must have 1 to max_length={config.max_length} slots, got {size}")
-    keys = jnp.zeros((batch, config.kv_heads, size, config.key_width), config.dtype)
-    values = jnp.zeros((batch, config.kv_heads, size, config.value_width), config.dtype)
+    dtype = kept_type(config.dtype)
+    keys = jnp.zeros((batch, config.kv_heads, size, config.key_width), dtype)
+    values = jnp.zeros((batch, config.kv_heads, size, config.value_width), dtype)
     nothing = (jnp.zeros((batch, size), bool), jnp.zeros(batch, jnp.int32), jnp.int32(0))
     return Cache((KeyValue(keys, values),) * num_layers, *nothing)
 
@@ -90,10 +92,20 @@ def claim_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slots]:
 
 
 def stored(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyValue:
-    """Keys and values as a cache keeps them: rounded to the compute type once, and 0 where there is no token."""
+    """Keys and values as a cache keeps them: rounded to the compute type, once, and 0 where there is no token."""
     present = valid[:, None, :, None]
     key, value = (jnp.where(present, x, 0) for x in memory)
-    return KeyValue(within_reach(key, dtype, factor=True).astype(dtype), within_reach(value, dtype).astype(dtype))
+    key, value = within_reach(key, dtype, factor=True), within_reach(value, dtype)
+    return KeyValue(*(rounded(x, dtype).astype(kept_type(dtype)) for x in (key, value)))
+
+
+def kept_type(dtype) -> jnp.dtype:
+    """The type in which keys and values of the compute type `dtype` are kept: itself, but on a CPU at least float32.
+
+    XLA's CPU backend makes the whole of a narrower array wide for every slot that is written into it, and again for
+    every product of one query.
+    """
+    return jnp.promote_types(dtype, jnp.float32) if jax.default_backend() == "cpu" else jnp.dtype(dtype)
 
 
 def writer(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue]:
@@ -104,6 +116,51 @@ def writer(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue
         return KeyValue(*(lax.dynamic_update_slice_in_dim(old, x, slots.start, axis=2) for old, x in zip(past, new)))
 
     return write
+
+
+BLOCK = 16
+"""Slots that `reorder` moves at once: fewer are moved for nothing, more make for fewer and larger copies."""
+
+
+def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) -> Cache:
+    """The cache in which row b · K + k holds what row b · K + `parents[b, k]` held, for B groups of K rows.
+
+    Args:
+      same: how many of its first slots all rows of each group hold alike. The hypotheses of a sentence have the prompt
+        in common, and mostly all but their last few tokens.
+
+    On a CPU, where picking whole rows would copy the whole cache from memory to memory for every token, only the slots
+    from `same` on are moved, up to the last that is used. Elsewhere memory is fast, and many small copies are not.
+    """
+    groups, width = parents.shape
+    rows = (parents + width * jnp.arange(groups)[:, None]).reshape(-1)
+    picked = cache._replace(seen=pick(cache.seen, rows), length=pick(cache.length, rows))
+    if jax.default_backend() != "cpu":
+        return picked._replace(layers=jax.tree.map(lambda x: pick(x, rows), cache.layers))
+    size = cache.seen.shape[1]
+    block = min(BLOCK, size)
+    stays = (parents == jnp.arange(width)[None]).all(axis=1)
+    ends = jnp.cumsum(jnp.where(stays, 0, jnp.maximum((cache.used - same + block - 1) // block, 0)))
+
+    def move(number: Array, layers: tuple[KeyValue, ...]) -> tuple[KeyValue, ...]:
+        group = jnp.searchsorted(ends, number, side="right").astype(jnp.int32)
+        wanted = same[group] + block * (number - jnp.where(group > 0, ends[group - 1], 0))
+        begin = jnp.minimum(wanted, size - block)  # the last block of all must not move a slot a second time
+        due = (begin + jnp.arange(block) >= wanted)[None, None, :, None]
+
+        def move_block(x: Array) -> Array:
+            start = (width * group, 0, begin, 0)
+            old = lax.dynamic_slice(x, start, (width, x.shape[1], block, x.shape[3]))
+            return lax.dynamic_update_slice(x, jnp.where(due, pick(old, parents[group]), old), start)
+
+        return jax.tree.map(move_block, layers)
+
+    return picked._replace(layers=lax.fori_loop(0, ends[-1], move, cache.layers))
+
+
+def pick(x: Array, rows: Int[Array, " B"]) -> Array:
+    """`x[rows]`, where it is known that there are such rows."""
+    return x.at[rows].get(mode="promise_in_bounds")
 
 
 def poisoned(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:

@@ -43,6 +43,15 @@ def matmul(a: Float[Array, "..."], b: Float[Array, "..."], dtype="float32") -> F
     return _matmul(a, b, jnp.dtype(dtype))
 
 
+def rounded(x: Float[Array, "..."], dtype) -> Float[Array, "..."]:
+    """`x` with the values that `dtype` has, in the type that it came in: what a product makes of its operands.
+
+    Not `x.astype(dtype).astype(x.dtype)`, which XLA may leave out as a gain in precision.
+    """
+    kind = jnp.finfo(dtype)
+    return x if kind.bits >= jnp.finfo(x.dtype).bits else lax.reduce_precision(x, kind.nexp, kind.nmant)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _matmul(a: Array, b: Array, dtype: jnp.dtype) -> Array:
     return _product(a, b, dtype)

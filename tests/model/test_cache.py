@@ -10,9 +10,10 @@ import pytest
 
 from decoding.step import take_rows
 from experiments.rotary import rotary
-from model.cache import claim_slots, empty_cache
+from model.cache import Cache, claim_slots, empty_cache, kept_type, reorder
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel, extend_language_model, language_model_logits
+from model.multi_head import KeyValue
 from model.parts import standard_parts
 from model.stack import split_layers
 from model.transformer import Transformer, extend_transformer, project_encoded, transformer_logits
@@ -130,7 +131,7 @@ def check(model, params, source):
     for layer in cache.layers:
         assert layer.key.shape == (B, config.kv_heads, P + N, config.key_width)
         assert layer.value.shape == (B, config.kv_heads, P + N, config.value_width)
-        assert layer.key.dtype == layer.value.dtype == config.dtype
+        assert layer.key.dtype == layer.value.dtype == kept_type(config.dtype)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +241,32 @@ def test_rows_are_taken_with_their_past(model, params):
 
     stay, move = run(params, SOURCE, SOURCE[rows])
     assert_near(move, stay[rows], 1e-5)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("used", [0, 3, 17, 33, 40])
+def test_beams_take_the_place_of_their_parents(used, backend, monkeypatch):
+    """As if whole rows were picked, wherever the first slot lies that they do not have in common."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    groups, width, size, rng = 5, 3, 40, np.random.default_rng(used)
+    same = np.minimum([0, 2, 17, 40, 31], used).astype(np.int32)
+    parents = np.array([[0, 0, 1], [2, 1, 0], [1, 1, 1], [0, 2, 2], [0, 1, 2]], np.int32)
+    layers = []
+    for _ in range(2):
+        x = rng.normal(size=(groups, width, 2, size, 4)).astype(np.float32)
+        in_common = np.arange(size)[:, None] < same[:, None, None, None, None]
+        layers.append(KeyValue(*[np.where(in_common, x[:, :1], x).reshape(-1, 2, size, 4)] * 2))
+    seen = rng.random((groups * width, size)) < 0.5
+    length = rng.integers(9, size=groups * width)
+    cache = jax.tree.map(jnp.asarray, Cache(tuple(layers), seen, length, np.int32(used)))
+    moved = jax.jit(reorder)(cache, parents, same)
+    rows = jnp.asarray((parents + width * np.arange(groups)[:, None]).reshape(-1))
+    whole = take_rows(cache, rows)
+    for mine, theirs in zip(moved.layers, whole.layers, strict=True):
+        for x, y in zip(mine, theirs):
+            assert_same_bits(x[:, :, :used], y[:, :, :used])
+    assert_same_bits(moved.seen, whole.seen)
+    assert_same_bits(moved.length, whole.length)
 
 
 def test_a_full_cache_is_never_overwritten_in_silence(model, params):
