@@ -17,10 +17,12 @@ def prepare_builder(
     builder_class: "type[tfds.core.DatasetBuilder]",
     directory: str = "",
     config: "tfds.core.BuilderConfig | None" = None,
+    name: str = "",
 ) -> "tfds.core.DatasetBuilder":
     """A builder of this class and config with its data on disk; prints one line if it has to generate them.
 
-    Raises ValueError where the place of the data is taken by something else, or by damaged data.
+    The line calls it `name`, or by its own full name. Raises ValueError where the place of the data is taken by
+    something else, or by damaged data.
     """
     import tensorflow_datasets as tfds
 
@@ -41,7 +43,7 @@ def prepare_builder(
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
     report = (builder.info.metadata or {}).get("report")
     print(
-        f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
+        f"prepared {name or builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
         + (f" ({report})" if report else ""),
         flush=True,
     )

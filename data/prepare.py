@@ -51,23 +51,25 @@ def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Ren
     return prepare_builder(builder_class, directory)
 
 
-def _prepare_local(source: Source, directory: str) -> "tfds.core.DatasetBuilder":
+def _prepare_local(source: Source, directory: str) -> "Renamed":
     from data.local_corpus import LocalSource
 
     local = LocalSource.find(source)
     digest = local.digest()
     from data.datasets.local import LocalConfig, LocalPairs, LocalText
+    from data.records import Renamed
 
     builder_class = LocalText if source.kind == "text" else LocalPairs
     builder = make_builder(builder_class, directory, LocalConfig(name=digest))
     # Read in full before TFDS makes its first directory: files that cannot be used leave no trace.
     if not is_prepared(builder):
-        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()))
-        return make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
-    check_data(builder)
-    if report := builder.info.metadata.get("report"):
-        print(f"{source}: {report}")
-    return builder
+        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()), str(source))
+        builder = make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
+    else:
+        check_data(builder)
+        if report := builder.info.metadata.get("report"):
+            print(f"{source}: {report}")
+    return Renamed(builder, str(source), {name: name for name in builder_class.NAMES})
 
 
 def main() -> None:

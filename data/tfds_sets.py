@@ -46,7 +46,7 @@ def open_tfds(source: Source, directory: str = "") -> Renamed:
             f"--data.directory and run python -m data.prepare tfds:{source.name} for it"
         )
     check_data(builder)
-    return Renamed(builder, _columns(builder, source), _held_out(builder, source))
+    return Renamed(builder, str(source), _columns(builder, source), _held_out(builder, source))
 
 
 def prepare_tfds(source: Source, directory: str = "") -> Renamed:
@@ -118,7 +118,7 @@ def _generate(source: Source, directory: str) -> None:
     builder = tfds.builder(source.name, data_dir=str(_directory(directory)), file_format="array_record")
     builder.download_and_prepare()
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
-    print(f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples", flush=True)
+    print(f"prepared {source} in {time.perf_counter() - start:.1f} s: {counts} examples", flush=True)
 
 
 def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":

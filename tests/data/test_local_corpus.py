@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from data.batches import load
+from data.config import DataConfig
 from data.prepare import prepare
 from data.records import Examples
 
@@ -49,7 +51,8 @@ def test_parallel_text_comes_back_in_order(tmp_path, place, capsys):
     assert pairs(builder, "train") == [("a", "x"), ("c", "z")]
     assert pairs(builder, "validation") == [("a", "x"), ("", "y"), ("c", ""), ("", "")]
     assert pairs(builder, "test") == [("q\u2028r", "s\0t")]
-    assert len(pickle.dumps(builder)) < 10_000 and builder.builder_config.corpus is None  # as worker processes get it
+    assert len(pickle.dumps(builder)) < 10_000  # as worker processes get it
+    assert builder.builder.builder_config.corpus is None
     out = capsys.readouterr().out
     assert "2 train, 4 validation, 1 test examples (en → de; 3 training pairs with a blank side left out)" in out
     # The other direction is other data.
@@ -60,7 +63,7 @@ def test_parallel_text_comes_back_in_order(tmp_path, place, capsys):
 def test_it_is_prepared_once_and_keyed_by_content(tmp_path, place, capsys, monkeypatch):
     files(tmp_path, a__train__tsv="a\tb\n\tc\n", a__valid__tsv="d\te\n")
     first = prepare(f"tsv:{tmp_path}/a", str(place))
-    assert capsys.readouterr().out.startswith("prepared local_pairs/")
+    assert capsys.readouterr().out.startswith(f"prepared tsv:{tmp_path}/a in ")
     shutil.copy(tmp_path / "a.train.tsv", tmp_path / "b.train.tsv")
     shutil.copy(tmp_path / "a.valid.tsv", tmp_path / "b.dev.tsv")
     with monkeypatch.context() as patch:  # files of other names and the same content: nothing is read again
@@ -107,6 +110,22 @@ def test_a_missing_validation_split_is_drawn_and_test_is_left_alone(tmp_path, pl
     assert list(builder.info.splits) == ["train", "validation", "test"]
     assert len(pairs(builder, "validation")) == 2 and pairs(builder, "test") == [("1", "1")]
     assert not set(pairs(builder, "validation")) & set(pairs(builder, "train"))
+
+
+def test_every_message_calls_it_what_the_user_called_it(tmp_path, place, capsys):
+    files(tmp_path, x__train__tsv="ab\tc\nabcd\tc\n", x__dev__tsv="aq\tc\n", z__txt="one two\n" * 9)
+    source = f"tsv:{tmp_path}/x"
+    load(DataConfig(source, batch_size=1, max_source_length=3, directory=str(place)))
+    out = capsys.readouterr().out
+    assert f"{source}, train: 1 of 2 examples are longer" in out
+    assert f"{source}, validation: 1 tokens of source are unknown" in out
+    with pytest.raises(ValueError, match="not of both") as error:
+        mixture = f"{source}=0.5,text:{tmp_path}/z.txt=0.5"
+        load(DataConfig(mixture, batch_size=1, max_target_length=3, directory=str(place)))
+    assert f"{source} has source and target, text:{tmp_path}/z.txt has text" in str(error.value)
+    with pytest.raises(ValueError, match="has no split 'tset'") as error:
+        load(DataConfig(source, batch_size=1, directory=str(place))).num_examples("tset")
+    assert "local_" not in str(error.value) and "local_" not in capsys.readouterr().out
 
 
 def test_text_is_exact_and_its_last_tenth_held_out(tmp_path, place):
