@@ -26,7 +26,7 @@ def train(experiment: Experiment) -> Result:
     checkpoint is the same run. A finished run is not trained again: its result is read.
 
     Raises:
-      RunDirectoryError: the directory belongs to another config, or to something else.
+      RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
       NonFiniteError: the loss became NaN or infinite; the last checkpoint is finite.
       SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 130 for Ctrl-C.
     """
@@ -35,6 +35,7 @@ def train(experiment: Experiment) -> Result:
 
     from analysis.figures import training_curves
     from data.batches import load
+    from experiments.data_record import keep_data_record
     from experiments.experiment import Trained
     from experiments.limits import limits_of, save_limits
     from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
@@ -62,6 +63,7 @@ def train(experiment: Experiment) -> Result:
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
     data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    keep_data_record(run, data)
     data.save_tokenizers(run.tokenizers)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)

@@ -41,6 +41,8 @@ class Data(ABC):
     """source and target, or text."""
     encoded: Mapping[str, Mapping[str, Sequences]]
     """Side (as in `tokenizers`) -> split -> ids. The sources' examples stand one behind the other."""
+    fingerprints: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Source -> split -> what its texts are recognised by (`data.fingerprint`)."""
 
     @property
     def vocab_sizes(self) -> dict[str, int]:
