@@ -42,7 +42,7 @@ def train(experiment: Experiment) -> Result:
     from experiments.saved_config import config_record
     from training.average import averaged
     from training.compiled import compile_step
-    from training.devices import by_row, check_rows, data_mesh, everywhere, put
+    from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
     from training.evaluation import check_metric, evaluate, make_eval_step
     from training.log import StepLog
     from training.memory import memory_line
@@ -85,7 +85,7 @@ def train(experiment: Experiment) -> Result:
             state = initial()
         if experiment.scores is None:  # else nobody knows before they have been measured
             check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
-        batches = data.train_batches(settings.seed, start=position)
+        batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
         counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
         waste, tokens = data.padding()
@@ -128,7 +128,7 @@ def train(experiment: Experiment) -> Result:
                     raise SystemExit(stop.exit_code)
                 if last:
                     break
-                batch = put(next(batches), by_row(mesh))
+                batch = put_rows(next(batches), by_row(mesh))
                 position += 1
                 state, metrics = train_step(state, batch)
                 log.add(step + 1, metrics)
