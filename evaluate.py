@@ -101,7 +101,9 @@ def main() -> None:
 
 def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
     """The default is for examples that have it; one that was asked for has to be there."""
-    has = options.group in loaded.examples(options.split)[0]
+    from data.dataset import sources_with
+
+    has = any(options.group in b.info.features for b in sources_with(loaded.builders, options.split))
     return options.group if has or options.group != default.group else ""
 
 

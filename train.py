@@ -36,7 +36,7 @@ def train(experiment: Experiment) -> Result:
     from analysis.figures import training_curves
     from data.batches import load
     from experiments.data_record import keep_data_record
-    from experiments.experiment import Trained
+    from experiments.experiment import Trained, check_sides
     from experiments.limits import limits_of, save_limits
     from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
     from experiments.saved_config import config_record
@@ -62,14 +62,17 @@ def train(experiment: Experiment) -> Result:
 
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
-    data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    with run.beginning():
+        data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+        check_sides(experiment, data.vocab_sizes)
+        held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
     keep_data_record(run, data)
     data.save_tokenizers(run.tokenizers)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
     step_function, evaluation = experiment.step(config, loss, optimizer, schedule), make_eval_step(loss)
-    held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
+    blank_batches = data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     limits = limits_of(data)
     save_limits(run, limits)
@@ -86,7 +89,7 @@ def train(experiment: Experiment) -> Result:
         if experiment.scores is None:  # else nobody knows before they have been measured
             check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
         batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
-        counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
+        counts = f"{data.num_train_examples:,} training examples in {epoch:,} batches, {held_out:,} to validate"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
         waste, tokens = data.padding()
         print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
