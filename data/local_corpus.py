@@ -64,9 +64,15 @@ class LocalSource:
         key = json.dumps([_FORMAT, self.source.kind, columns, files, gzipped])
         return hashlib.blake2b(key.encode(), digest_size=10).hexdigest()
 
-    def read(self) -> Corpus:
-        """All examples. Raises ValueError, one line, for whatever is wrong with the files."""
-        return _read_text(self.files) if self.source.kind == "text" else self._read_pairs()
+    def read(self, digest: str) -> Corpus:
+        """All examples. Raises ValueError, one line, for whatever is wrong with the files.
+
+        One thing may be that they are being written: what was read must have the `digest` that was asked for before.
+        """
+        corpus = _read_text(self.files) if self.source.kind == "text" else self._read_pairs()
+        if self.digest() != digest:
+            raise ValueError(f"{self.source}: its files changed while they were read: try again when they are complete")
+        return corpus
 
     def _read_pairs(self) -> Corpus:
         notes = [" → ".join(self.languages)] if self.languages else []

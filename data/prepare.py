@@ -63,7 +63,7 @@ def _prepare_local(source: Source, directory: str) -> "Renamed":
     builder = make_builder(builder_class, directory, LocalConfig(name=digest))
     # Read in full before TFDS makes its first directory: files that cannot be used leave no trace.
     if not is_prepared(builder):
-        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()), str(source))
+        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read(digest)), str(source))
         builder = make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
     else:
         check_data(builder)

@@ -13,6 +13,7 @@ from data.batches import load
 from data.config import DataConfig
 from data.prepare import prepare
 from data.records import Examples
+from data.text_files import read_lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -171,6 +172,21 @@ def test_what_cannot_be_used_leaves_nothing_behind(tmp_path, place, contents, so
         prepare(f"{kind}:{tmp_path}/{rest}", str(place))
     assert complaint.replace("{at}", str(tmp_path)) in str(error.value) and "\n" not in str(error.value)
     assert not place.exists()
+
+
+def test_files_that_are_still_being_written_are_not_taken_for_whole(tmp_path, place, monkeypatch):
+    files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n")
+
+    def read_late(path):
+        yield from read_lines(path)
+        files(tmp_path, train__tsv="a\tb\nc\td\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("data.local_corpus.read_lines", read_late)
+        with pytest.raises(ValueError, match="its files changed while they were read"):
+            prepare(f"tsv:{tmp_path}", str(place))
+    assert not place.exists()
+    assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b"), ("c", "d")]
 
 
 def test_interrupted_preparation_leaves_no_files(tmp_path, place, monkeypatch):
