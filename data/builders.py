@@ -21,8 +21,8 @@ def prepare_builder(
 ) -> "tfds.core.DatasetBuilder":
     """A builder of this class and config with its data on disk; prints one line if it has to generate them.
 
-    The line calls it `name`, or by its own full name. Raises ValueError where the place of the data is taken by
-    something else, or by damaged data.
+    The line calls it `name`, or by its own full name. Raises ValueError where the place of the data cannot be written,
+    or is taken by something else, or by damaged data.
     """
     import tensorflow_datasets as tfds
 
@@ -35,10 +35,13 @@ def prepare_builder(
         tfds.disable_progress_bar()
         try:
             builder.download_and_prepare()
-        except OSError:
+        except OSError as error:
             # A finished directory is renamed into place. Where another process was faster, its data are as good.
             if not make_builder(builder_class, directory, config).is_prepared():
-                raise
+                raise ValueError(
+                    f"cannot prepare data in {builder.data_path}: {error.strerror or error}; choose another place with "
+                    "the option directory, or $TFDS_DATA_DIR"
+                ) from error
             return make_builder(builder_class, directory, config)
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
     report = (builder.info.metadata or {}).get("report")

@@ -2,6 +2,7 @@
 
 python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
 python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
+python -m data.prepare dates=0.7,tsv:corpus/kor=0.3    each of a mixture
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from data.builders import check_data, is_prepared, make_builder, prepare_builder
+from data.mixture import parse_mixture
 from data.sources import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def main() -> None:
     parser.add_argument("--directory", default="", help="where to keep the data; default: where TFDS does")
     options = parser.parse_args()
     try:
-        sources = [parse_source(source) for source in options.source]
+        sources = [parse_source(name) for text in options.source for name, _ in parse_mixture(text)]
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(2)

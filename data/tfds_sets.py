@@ -34,10 +34,7 @@ def open_tfds(source: Source, directory: str = "") -> Renamed:
     """
     builder = _find(source.name, directory)
     if builder is None:
-        raise ValueError(
-            f"{source} is not prepared in {_directory(directory)}: "
-            f"run python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
-        )
+        raise ValueError(f"{source} is not prepared in {_directory(directory)}: run {_command(source, directory)}")
     file_format = builder.info.file_format
     if file_format is None or file_format.value != "array_record":
         name = file_format.value if file_format else "an unknown format"
@@ -56,13 +53,13 @@ def prepare_tfds(source: Source, directory: str = "") -> Renamed:
     TFDS does not know.
     """
     if _find(source.name, directory) is None:
-        check_means(source)
+        check_means(source, directory)
         check_name(source)
         _generate(source, directory)
     return open_tfds(source, directory)
 
 
-def check_means(source: Source) -> None:
+def check_means(source: Source, directory: str = "") -> None:
     """Raises ValueError unless TensorFlow is installed and the network answers; says what to type."""
     missing = []
     if importlib.util.find_spec("tensorflow") is None:
@@ -70,7 +67,7 @@ def check_means(source: Source) -> None:
     if not can_connect():
         missing.append(f"a network, but {HOST[0]} cannot be reached (connect, or copy prepared data here)")
     if missing:
-        raise ValueError(f"preparing {source} takes {' and '.join(missing)}; then run python -m data.prepare {source}")
+        raise ValueError(f"preparing {source} takes {' and '.join(missing)}; then run {_command(source, directory)}")
 
 
 def check_name(source: Source) -> None:
@@ -131,6 +128,11 @@ def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
         return None
     except Exception as error:  # what a damaged description raises is of no common kind
         raise damaged(_directory(directory) / name, error) from None
+
+
+def _command(source: Source, directory: str) -> str:
+    """What to type."""
+    return f"python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
 
 
 def _directory(directory: str) -> Path:
