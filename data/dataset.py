@@ -1,6 +1,8 @@
 """A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
 
 import math
+import os
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,10 +52,23 @@ class Data(ABC):
         return {side: tokenizer.vocab_size for side, tokenizer in self.tokenizers.items()}
 
     def save_tokenizers(self, directory: str | Path) -> None:
-        """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them."""
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them.
+
+        All of them or, if that is interrupted, no directory. One that is there stays as it is.
+        """
+        directory = Path(directory)
+        if directory.exists():
+            return
+        temporary = directory.with_name(f"{directory.name}.{os.getpid()}.tmp")
+        temporary.mkdir(parents=True, exist_ok=True)
         for side, tokenizer in self.tokenizers.items():
-            tokenizer.save(tokenizer_file(directory, side))
+            tokenizer.save(tokenizer_file(temporary, side))
+        try:
+            temporary.rename(directory)
+        except OSError:
+            if not directory.exists():
+                raise
+            shutil.rmtree(temporary)  # another process of the same run was faster
 
     def examples(self, split: str) -> Examples | JoinedExamples:
         """The examples of `split` as dicts of str, in file order (text: whole documents).

@@ -180,17 +180,18 @@ def test_text_is_one_stream_every_token_predicted_once(text, length):
 def test_tokenizers_are_of_the_training_split_and_go_with_the_run(pairs, text, tmp_path):
     for builder, config in ((pairs, CONFIG), (text, replace(CONFIG, max_target_length=4))):
         data = load_from(builder, config)
-        data.save_tokenizers(tmp_path / builder.name)
+        place = tmp_path / "-".join(data.tokenizers)
+        data.save_tokenizers(place)
         side = "target" if builder is pairs else "text"
         assert set(data.vocab_sizes) == set(data.tokenizers)
         assert UNK in data.tokenizers[side].encode("Z?")
-        again = load_from(builder, config, tokenizers_from=tmp_path / builder.name)
+        again = load_from(builder, config, tokenizers_from=place)
         assert again.vocab_sizes == data.vocab_sizes
         assert all(map(same, again.eval_batches("validation"), data.eval_batches("validation")))
         if builder is pairs:
             # Those of the run are used, not trained anew: with another vocabulary the same text has other ids.
-            CharacterTokenizer.train(["\0abcdexyz</s>\n"]).save(tmp_path / builder.name / "tokenizer_source.json")
-            other = load_from(builder, config, tokenizers_from=tmp_path / builder.name)
+            CharacterTokenizer.train(["\0abcdexyz</s>\n"]).save(place / "tokenizer_source.json")
+            other = load_from(builder, config, tokenizers_from=place)
             assert other.vocab_sizes["source"] != data.vocab_sizes["source"]
 
 
