@@ -16,6 +16,7 @@ from experiments.catalogue import catalogue, load_experiment
 from experiments.decoding_options import DecodingOptions
 from experiments.experiment import Config, Trained, check_sides, no_report, standard_model
 from experiments.run_evaluation import evaluate_pairs
+from experiments.translator import Translator
 from model.config import LanguageModelConfig, TransformerConfig
 from tests.data.in_memory import builder_of
 from training.config import OptimizerConfig, TrainConfig
@@ -47,10 +48,12 @@ def test_the_reports_of_all_cards_are_here():
 
 def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):
     file(tmp_path, "x_train.tsv", [("one", "w a n"), ("two", "t u")])
-    file(tmp_path, "x_dev.tsv", [("one", "w a n"), ("six", "s i k s")])
+    file(tmp_path, "x_dev.tsv", [("one", "w a n"), ("six", "s i k s"), (" ", "s")])
     file(tmp_path, "x_test.tsv", [("one", ""), ("two", "")])
     config = DataConfig(f"tsv:{tmp_path}/x", batch_size=2, directory=str(tmp_path / "prepared"))
     trained = untrained(load(config), tmp_path)
+    written = Translator(trained).split("validation")
+    assert all(written[:2]) and written[2] == ""  # nothing is made up for nothing, as by generate.py
     names = [set(report(trained).metrics) for report in PAIRS]
     assert names[0] == names[2] == {"validation_exact_match", "validation_sentences"}
     assert names[1] == {"validation_word_error_rate", "validation_phoneme_error_rate", "validation_words"}
