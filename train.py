@@ -89,7 +89,7 @@ def train(experiment: Experiment) -> Result:
         if experiment.scores is None:  # else nobody knows before they have been measured
             check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
         batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
-        counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples, {epoch:,} batches an epoch"
+        counts = f"{data.num_train_examples:,} training, {held_out:,} validation examples, {epoch:,} batches an epoch"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
         waste, tokens = data.padding()
         print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
