@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +37,8 @@ def prepare_builder(
         start = time.perf_counter()
         tfds.disable_progress_bar()
         try:
-            builder.download_and_prepare()
+            with sigterm_as_exit():
+                builder.download_and_prepare()
         except OSError as error:
             # A finished directory is renamed into place. Where another process was faster, its data are as good.
             if not make_builder(builder_class, directory, config).is_prepared():
@@ -106,6 +110,19 @@ def default_directory() -> str:
     from tensorflow_datasets.core import constants
 
     return str(Path(constants.DATA_DIR).expanduser())
+
+
+@contextlib.contextmanager
+def sigterm_as_exit() -> Iterator[None]:
+    """Lets SIGTERM end the program by an exception, so that TFDS takes away what it has half written."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

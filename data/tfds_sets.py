@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from data.builders import check_data, damaged, default_directory, quiet
+from data.builders import check_data, damaged, default_directory, quiet, sigterm_as_exit
 from data.records import Renamed
 from data.sources import Source
 
@@ -29,8 +29,8 @@ HELD_OUT = 0.01
 def open_tfds(source: Source, directory: str = "") -> Renamed:
     """The prepared TFDS dataset that `source` names, its text features called source and target, or text.
 
-    Raises ValueError, one line: not prepared (with the command that does it), damaged, not in array_record format, or
-    without text features that can be told apart.
+    Raises ValueError, one line: not a possible name, not prepared (with the command that does it), damaged, not in
+    array_record format, or without text features that can be told apart.
     """
     builder = _find(source.name, directory)
     if builder is None:
@@ -113,14 +113,19 @@ def _generate(source: Source, directory: str) -> None:
     tensorflow.config.set_visible_devices([], "GPU")  # else it takes all of the GPU's memory
     start = time.perf_counter()
     builder = tfds.builder(source.name, data_dir=str(_directory(directory)), file_format="array_record")
-    builder.download_and_prepare()
+    with sigterm_as_exit():
+        builder.download_and_prepare()
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
     print(f"prepared {source} in {time.perf_counter() - start:.1f} s: {counts} examples", flush=True)
 
 
 def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
-    from tensorflow_datasets.core import read_only_builder, registered
+    from tensorflow_datasets.core import naming, read_only_builder, registered
 
+    try:
+        naming.parse_builder_name_kwargs(name)
+    except ValueError:
+        raise ValueError(f"tfds:{name} is not of the form tfds:NAME[/CONFIG][:VERSION]") from None
     try:
         with quiet():
             return read_only_builder.builder_from_files(name, data_dir=str(_directory(directory)))

@@ -1,10 +1,13 @@
 """A user's files, from their bytes to the examples that come back: nothing lost, nothing half written."""
 
 import gzip
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -189,19 +192,23 @@ def test_files_that_are_still_being_written_are_not_taken_for_whole(tmp_path, pl
     assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b"), ("c", "d")]
 
 
-def test_interrupted_preparation_leaves_no_files(tmp_path, place, monkeypatch):
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, monkeypatch):
     from data.datasets.local import LocalPairs
 
     files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n")
 
     def interrupted(self, examples):
         yield 0, {"source": "a", "target": "b"}
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(10)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalPairs, "_generate_examples", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ends) as end:
             prepare(f"tsv:{tmp_path}", str(place))
+    assert ends is KeyboardInterrupt or end.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert not [path for path in place.rglob("*") if path.is_file()]
     assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b")]
 

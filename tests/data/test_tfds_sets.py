@@ -94,6 +94,18 @@ def test_what_is_not_prepared_names_the_command(tmp_path):
     )
 
 
+def test_a_version_may_be_named(translate):
+    assert prepare("tfds:wmt14_translate/de-en:1.0.0:en-de", translate).columns == {"source": "en", "target": "de"}
+    with pytest.raises(ValueError, match=r"tfds:wmt14_translate/de-en:2\.0\.0 is not prepared"):
+        prepare("tfds:wmt14_translate/de-en:2.0.0", translate)
+
+
+@pytest.mark.parametrize("name", ["../x", "wmt14_translate/de-en/x", "wmt14_translate/de-en:new", "x[:10%]"])
+def test_what_is_no_name_is_not_called_damaged_data(translate, name):
+    with pytest.raises(ValueError, match=r"is not of the form tfds:NAME\[/CONFIG\]\[:VERSION\]$"):
+        prepare(f"tfds:{name}", translate)
+
+
 def test_another_format_is_refused(translate):
     info = Path(translate) / "wmt14_translate" / "de-en" / "1.0.0" / "dataset_info.json"
     info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
