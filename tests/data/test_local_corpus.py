@@ -62,6 +62,10 @@ def test_parallel_text_comes_back_in_order(tmp_path, place, capsys):
     # The other direction is other data.
     assert pairs(prepare(f"parallel:{tmp_path}", str(place)), "train") == [("x", "a"), ("z", "c")]
     assert "de → en" in capsys.readouterr().out
+    for file in [*tmp_path.glob("*.de"), *tmp_path.glob("*.de.gz")]:
+        file.rename(str(file).replace(".de", ".fr"))
+    prepare(f"parallel:{tmp_path}:en-fr", str(place))
+    assert "en → fr" in capsys.readouterr().out
 
 
 def test_it_is_prepared_once_and_keyed_by_content(tmp_path, place, capsys, monkeypatch):
