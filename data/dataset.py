@@ -188,12 +188,14 @@ class Data(ABC):
 
     def _train_plan(self, seed: int) -> MixturePlan:
         sources, plans = self._train_rows(), []
-        for stream, rows in enumerate(sources):
+        for stream, (builder, rows) in enumerate(zip(self.builders, sources, strict=True)):
+            if not len(rows):
+                raise ValueError(f"{builder.name} has no examples to train on")
             plans.append(TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), seed, stream))
             if not self.config.tokens_per_batch and self.config.batch_size > len(rows):
                 raise ValueError(
-                    f"batch_size must be between 1 and the number of training examples, {len(rows)}, "
-                    f"not {self.config.batch_size}"
+                    f"batch_size must be between 1 and the number of training examples of {builder.name}, "
+                    f"{len(rows)}, not {self.config.batch_size}"
                 )
         return MixturePlan(self.weights, tuple(plans), sources)
 

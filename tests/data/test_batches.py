@@ -229,8 +229,8 @@ def test_an_id_that_a_model_would_swallow_is_refused(bad, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batch_size": 8}, "batch_size must be between 1 and the number of training examples, 7, not 8"),
-        ({"max_source_length": 1, "max_target_length": 1}, "no examples to train on"),
+        ({"batch_size": 8}, "batch_size must be between 1 and the number of training examples of given, 7, not 8"),
+        ({"max_source_length": 1, "max_target_length": 1}, "given has no examples to train on"),
     ],
 )
 def test_training_that_cannot_be(pairs, change, message):

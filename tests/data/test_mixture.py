@@ -192,7 +192,9 @@ def test_mixtures_that_cannot_be(builders, tmp_path):
         ValueError, match="a mixture is of pairs, or of text, not of both: given has source and target, "
     ):
         load_mixture([(builders[0], Fraction(1, 2)), (text, Fraction(1, 2))], CONFIG)
-    with pytest.raises(ValueError, match="batch_size must be between 1 and the number of training examples, 4, not 5"):
+    with pytest.raises(
+        ValueError, match="batch_size must be between 1 and the number of training examples of given, 4, not 5"
+    ):
         load_mixture(list(zip(builders, THIRD, strict=True)), replace(CONFIG, batch_size=5)).train_batches(0)
 
 
