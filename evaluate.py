@@ -42,6 +42,7 @@ def main() -> None:
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
     import data.batches
+    from experiments.data_record import check_data_record
     from experiments.experiment import Trained
     from experiments.saved_run import open_saved_run
 
@@ -55,6 +56,8 @@ def main() -> None:
         config = run.experiment.config
         with contextlib.redirect_stdout(sys.stderr):
             loaded = data.batches.load(config.data, tokenizers_from=run.directory.tokenizers)
+        if not check_data_record(run.directory, loaded):
+            _say(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
         loaded.num_examples(options.split)
     except ValueError as error:
         complain(PROGRAM, error)
@@ -98,7 +101,9 @@ def main() -> None:
 
 def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
     """The default is for examples that have it; one that was asked for has to be there."""
-    has = options.group in loaded.examples(options.split)[0]
+    from data.dataset import sources_with
+
+    has = any(options.group in b.info.features for b in sources_with(loaded.builders, options.split))
     return options.group if has or options.group != default.group else ""
 
 

@@ -26,7 +26,7 @@ def train(experiment: Experiment) -> Result:
     checkpoint is the same run. A finished run is not trained again: its result is read.
 
     Raises:
-      RunDirectoryError: the directory belongs to another config, or to something else.
+      RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
       NonFiniteError: the loss became NaN or infinite; the last checkpoint is finite.
       SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 130 for Ctrl-C.
     """
@@ -35,13 +35,14 @@ def train(experiment: Experiment) -> Result:
 
     from analysis.figures import training_curves
     from data.batches import load
-    from experiments.experiment import Trained
+    from experiments.data_record import keep_data_record
+    from experiments.experiment import Trained, check_sides
     from experiments.limits import limits_of, save_limits
     from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
     from experiments.saved_config import config_record
     from training.average import averaged
     from training.compiled import compile_step
-    from training.devices import by_row, check_rows, data_mesh, everywhere, put
+    from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
     from training.evaluation import check_metric, evaluate, make_eval_step
     from training.log import StepLog
     from training.memory import memory_line
@@ -61,13 +62,17 @@ def train(experiment: Experiment) -> Result:
 
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
-    data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    with run.beginning():
+        data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+        check_sides(experiment, data.vocab_sizes)
+        held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
+    keep_data_record(run, data)
     data.save_tokenizers(run.tokenizers)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
     step_function, evaluation = experiment.step(config, loss, optimizer, schedule), make_eval_step(loss)
-    held_out, blank_batches = data.num_examples("validation"), data.blank_batches()
+    blank_batches = data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     limits = limits_of(data)
     save_limits(run, limits)
@@ -83,8 +88,8 @@ def train(experiment: Experiment) -> Result:
             state = initial()
         if experiment.scores is None:  # else nobody knows before they have been measured
             check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
-        batches = data.train_batches(settings.seed, start=position)
-        counts = f"{data.num_train_examples:,} training and {held_out:,} validation examples"
+        batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
+        counts = f"{data.num_train_examples:,} training, {held_out:,} validation examples, {epoch:,} batches an epoch"
         print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
         waste, tokens = data.padding()
         print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
@@ -126,7 +131,7 @@ def train(experiment: Experiment) -> Result:
                     raise SystemExit(stop.exit_code)
                 if last:
                     break
-                batch = put(next(batches), by_row(mesh))
+                batch = put_rows(next(batches), by_row(mesh))
                 position += 1
                 state, metrics = train_step(state, batch)
                 log.add(step + 1, metrics)

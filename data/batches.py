@@ -19,6 +19,7 @@ import numpy as np
 from data.buckets import bucket_widths
 from data.config import DataConfig
 from data.dataset import tokenizer_file
+from data.fingerprint import fingerprint
 from data.mixture import resolve_mixture
 from data.packing import join, pack
 from data.pairs import PairData
@@ -100,6 +101,10 @@ def load_mixture(
         "encoded": {
             side: {split: Sequences.joined([e[side][split] for e in encoded if split in e[side]]) for split in splits}
             for side in sides
+        },
+        "fingerprints": {
+            builder.name: {split: fingerprint(columns) for split, columns in of_builder.items()}
+            for builder, of_builder in zip(builders, texts, strict=True)
         },
     }
     return _lay_out_text(data, encoded) if sides == ("text",) else _fit_pairs(data, encoded)

@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +20,12 @@ def prepare_builder(
     builder_class: "type[tfds.core.DatasetBuilder]",
     directory: str = "",
     config: "tfds.core.BuilderConfig | None" = None,
+    name: str = "",
 ) -> "tfds.core.DatasetBuilder":
     """A builder of this class and config with its data on disk; prints one line if it has to generate them.
 
-    Raises ValueError where the place of the data is taken by something else, or by damaged data.
+    The line calls it `name`, or by its own full name. Raises ValueError where the place of the data cannot be written,
+    or is taken by something else, or by damaged data.
     """
     import tensorflow_datasets as tfds
 
@@ -32,16 +37,20 @@ def prepare_builder(
         start = time.perf_counter()
         tfds.disable_progress_bar()
         try:
-            builder.download_and_prepare()
-        except OSError:
+            with sigterm_as_exit():
+                builder.download_and_prepare()
+        except OSError as error:
             # A finished directory is renamed into place. Where another process was faster, its data are as good.
             if not make_builder(builder_class, directory, config).is_prepared():
-                raise
+                raise ValueError(
+                    f"cannot prepare data in {builder.data_path}: {error.strerror or error}; choose another place with "
+                    "the option directory, or $TFDS_DATA_DIR"
+                ) from error
             return make_builder(builder_class, directory, config)
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
     report = (builder.info.metadata or {}).get("report")
     print(
-        f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
+        f"prepared {name or builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples"
         + (f" ({report})" if report else ""),
         flush=True,
     )
@@ -101,6 +110,19 @@ def default_directory() -> str:
     from tensorflow_datasets.core import constants
 
     return str(Path(constants.DATA_DIR).expanduser())
+
+
+@contextlib.contextmanager
+def sigterm_as_exit() -> Iterator[None]:
+    """Lets SIGTERM end the program by an exception, so that TFDS takes away what it has half written."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

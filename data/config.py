@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_type_hints
 @dataclass(frozen=True)
 class DataConfig:
     source: str
-    """dates, stdlib, reverse, tfds:NAME[/CONFIG], text:PATH, tsv:PATH or parallel:PREFIX; A=0.7,B=0.3 mixes two."""
+    """dates, stdlib, reverse, tfds:NAME[/CONFIG], text:PATH, tsv:PATH or parallel:PREFIX; A=0.7,B=0.3 mixes them."""
     batch_size: int = 0
     """Examples per batch (text: rows), over all devices together. Not used if tokens_per_batch is given."""
     tokens_per_batch: int = 0
@@ -22,7 +22,6 @@ class DataConfig:
     """Shapes, 1 to 6, that pairs of like length are padded to; each is a program to compile."""
     packing: Literal["chunks", "documents"] = "chunks"
     """Text: rows cut from one long stream, or whole documents packed into rows, where none sees another."""
-    """Widths that sources of like length are padded to in training, 1 to 6; each is a program to compile."""
     tokenizer: Literal["characters", "bytes", "bpe", "pretokenized"] = "characters"
     """What a token is; pretokenized: what stands between spaces."""
     target_tokenizer: Literal["same", "characters", "bytes", "bpe", "pretokenized"] = "same"

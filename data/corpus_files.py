@@ -9,9 +9,10 @@ PATH (of text: and tsv:) and PREFIX (of parallel:) may be
 
 A name is BEGINNING SPLIT [MORE] .EXTENSION [.gz]; SPLIT is train or training; valid, validation, val or dev; test. MORE
 keeps several test sets apart: `test_2016_flickr.en` is split test_2016_flickr, `test.2016.en` is test_2016. In text: a
-split may also be a directory; each file below it is a document.
+split may also be a directory; each file below it is a document, except those whose names begin with a dot.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -34,8 +35,16 @@ Files = dict[str, tuple[Path, ...]]
 def corpus_files(source: Source) -> tuple[Files, tuple[str, str] | None]:
     """Split (or `WHOLE`) -> its files, training first; parallel: source and target file, and the two languages.
 
-    Raises ValueError, one line, where nothing is found, no training split is, or more than one reading is possible.
+    Raises ValueError, one line, where nothing is found, no training split is, more than one reading is possible, or
+    something is not a file: a pipe, say, which can be read only once.
     """
+    files, languages = _find(source)
+    for path in (path for paths in files.values() for path in paths):
+        _check_file(path)
+    return files, languages
+
+
+def _find(source: Source) -> tuple[Files, tuple[str, str] | None]:
     path = Path(source.name).expanduser()
     parts = source.name.split("+")
     named = len(parts) > 1 and not path.exists()
@@ -55,7 +64,7 @@ def corpus_files(source: Source) -> tuple[Files, tuple[str, str] | None]:
                 if not part.is_file():
                     raise ValueError(f"{source}: there is no file {part}")
             return {split: (part,) for split, part in files.items()}, None
-        if path.is_file():
+        if not path.is_dir() and os.path.lexists(path):
             return {WHOLE: (path,)}, None
         return {split: _documents(files[""]) for split, files in _by_split(source, path).items()}, None
     except OSError as error:
@@ -144,7 +153,13 @@ def _two_languages(source: Source, found: dict[str, dict[str, Path]]) -> tuple[F
 def _documents(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         return (path,)
-    files = tuple(sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")))
+    files = tuple(sorted(file for file in path.rglob("*") if not file.is_dir() and not file.name.startswith(".")))
     if not files:
         raise ValueError(f"{path} has no files")
     return files
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        what = "a pipe or a device" if path.exists() else f"a link to {path.readlink()}, which is not there"
+        raise ValueError(f"cannot read {path}: it is {what}")

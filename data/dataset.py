@@ -1,6 +1,8 @@
 """A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
 
 import math
+import os
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +43,8 @@ class Data(ABC):
     """source and target, or text."""
     encoded: Mapping[str, Mapping[str, Sequences]]
     """Side (as in `tokenizers`) -> split -> ids. The sources' examples stand one behind the other."""
+    fingerprints: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Source -> split -> what its texts are recognised by (`data.fingerprint`)."""
 
     @property
     def vocab_sizes(self) -> dict[str, int]:
@@ -48,10 +52,23 @@ class Data(ABC):
         return {side: tokenizer.vocab_size for side, tokenizer in self.tokenizers.items()}
 
     def save_tokenizers(self, directory: str | Path) -> None:
-        """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them."""
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them.
+
+        All of them or, if that is interrupted, no directory. One that is there stays as it is.
+        """
+        directory = Path(directory)
+        if directory.exists():
+            return
+        temporary = directory.with_name(f"{directory.name}.{os.getpid()}.tmp")
+        temporary.mkdir(parents=True, exist_ok=True)
         for side, tokenizer in self.tokenizers.items():
-            tokenizer.save(tokenizer_file(directory, side))
+            tokenizer.save(tokenizer_file(temporary, side))
+        try:
+            temporary.rename(directory)
+        except OSError:
+            if not directory.exists():
+                raise
+            shutil.rmtree(temporary)  # another process of the same run was faster
 
     def examples(self, split: str) -> Examples | JoinedExamples:
         """The examples of `split` as dicts of str, in file order (text: whole documents).
@@ -171,12 +188,14 @@ class Data(ABC):
 
     def _train_plan(self, seed: int) -> MixturePlan:
         sources, plans = self._train_rows(), []
-        for stream, rows in enumerate(sources):
+        for stream, (builder, rows) in enumerate(zip(self.builders, sources, strict=True)):
+            if not len(rows):
+                raise ValueError(f"{builder.name} has no examples to train on")
             plans.append(TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), seed, stream))
             if not self.config.tokens_per_batch and self.config.batch_size > len(rows):
                 raise ValueError(
-                    f"batch_size must be between 1 and the number of training examples, {len(rows)}, "
-                    f"not {self.config.batch_size}"
+                    f"batch_size must be between 1 and the number of training examples of {builder.name}, "
+                    f"{len(rows)}, not {self.config.batch_size}"
                 )
         return MixturePlan(self.weights, tuple(plans), sources)
 

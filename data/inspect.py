@@ -95,7 +95,7 @@ def _vocabulary(data: PairData | TextData) -> Iterator[str]:
 def _limits(data: PairData | TextData) -> Iterator[str]:
     yield "left out or cut"
     for builder in data.builders:
-        yield f"  when prepared: {(builder.info.metadata or {}).get('report') or 'nothing'} ({builder.info.full_name})"
+        yield f"  when prepared: {(builder.info.metadata or {}).get('report') or 'nothing'} ({builder.name})"
     if not isinstance(data, PairData):
         yield f"  nothing else: text is cut into rows of {data.config.max_target_length:,} tokens, and none is lost"
         return

@@ -54,19 +54,25 @@ class LocalSource:
         return cls(source, *corpus_files(source))
 
     def digest(self) -> str:
-        """20 hexadecimal digits that stand for the content of the files, their splits and the columns taken.
+        """20 hexadecimal digits that stand for the files' content, their splits, and the columns or languages taken.
 
         Raises ValueError for a file that is empty or cannot be read.
         """
         files = {split: [file_digest(path) for path in paths] for split, paths in self.files.items()}
         gzipped = {split: [path.suffix == ".gz" for path in paths] for split, paths in self.files.items()}
-        columns = self.source.direction if self.source.kind == "tsv" else None
-        key = json.dumps([_FORMAT, self.source.kind, columns, files, gzipped])
+        sides = self.source.direction if self.source.kind == "tsv" else self.languages
+        key = json.dumps([_FORMAT, self.source.kind, sides, files, gzipped])
         return hashlib.blake2b(key.encode(), digest_size=10).hexdigest()
 
-    def read(self) -> Corpus:
-        """All examples. Raises ValueError, one line, for whatever is wrong with the files."""
-        return _read_text(self.files) if self.source.kind == "text" else self._read_pairs()
+    def read(self, digest: str) -> Corpus:
+        """All examples. Raises ValueError, one line, for whatever is wrong with the files.
+
+        One thing may be that they are being written: what was read must have the `digest` that was asked for before.
+        """
+        corpus = _read_text(self.files) if self.source.kind == "text" else self._read_pairs()
+        if self.digest() != digest:
+            raise ValueError(f"{self.source}: its files changed while they were read: try again when they are complete")
+        return corpus
 
     def _read_pairs(self) -> Corpus:
         notes = [" → ".join(self.languages)] if self.languages else []

@@ -14,24 +14,29 @@ from typing import TypeVar
 import numpy as np
 
 from data.plan import TrainPlan
+from data.sources import KINDS
 
 Source = TypeVar("Source")
 
-_PART = re.compile(r"(.*?)=\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?:,|$)", re.DOTALL)
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_BEGINNING = rf"\s*(?:(?:{'|'.join(KINDS)}):|\w+\s*(?:[=,]|$)|$)"
+"""What may follow the comma: KIND: or a bare name."""
+_PART = re.compile(rf"(.*?)=\s*({_NUMBER})\s*(?:$|,(?={_BEGINNING}))", re.DOTALL)
 
 
 def parse_mixture(text: str) -> list[tuple[str, Fraction]]:
     """`A=0.7,B=0.3` as [("A", 7/10), ("B", 3/10)]; anything without a weight at its end as the one source it is.
 
-    Weights are positive numbers, and are divided by their sum. What stands in front of `=NUMBER` and a comma, or the
-    end, is a source, whatever is in it: a path may have commas and equals signs. Raises ValueError, in one line, for a
-    weight that is not positive, a source twice or without a name, and a last one without a weight.
+    Weights are positive numbers, and are divided by their sum; one source alone has none. A path may have commas and
+    equals signs: sources are divided only where `=NUMBER,` is followed by what begins one, `KIND:` or a bare name (so a
+    file `lr=1,dates` has to be renamed). Raises ValueError, in one line, for a weight that is not positive, a source
+    twice or without a name, and a last one without a weight.
     """
     parts, at = [], 0
     while match := _PART.match(text, at):
         parts.append((match[1].strip(), Fraction(match[2])))
         at = match.end()
-    if not parts:
+    if not parts or (len(parts) == 1 and at == len(text) and not text.endswith(",")):
         return [(text, Fraction(1))]
     if at < len(text) or text.endswith(","):
         raise ValueError(f"mixture {text!r}: {text[at:]!r} has no weight; wanted SOURCE=WEIGHT,SOURCE=WEIGHT")

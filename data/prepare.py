@@ -2,6 +2,7 @@
 
 python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
 python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
+python -m data.prepare dates=0.7,tsv:corpus/kor=0.3    each of a mixture
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from data.builders import check_data, is_prepared, make_builder, prepare_builder
+from data.mixture import parse_mixture
 from data.sources import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
@@ -51,23 +53,25 @@ def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Ren
     return prepare_builder(builder_class, directory)
 
 
-def _prepare_local(source: Source, directory: str) -> "tfds.core.DatasetBuilder":
+def _prepare_local(source: Source, directory: str) -> "Renamed":
     from data.local_corpus import LocalSource
 
     local = LocalSource.find(source)
     digest = local.digest()
     from data.datasets.local import LocalConfig, LocalPairs, LocalText
+    from data.records import Renamed
 
     builder_class = LocalText if source.kind == "text" else LocalPairs
     builder = make_builder(builder_class, directory, LocalConfig(name=digest))
     # Read in full before TFDS makes its first directory: files that cannot be used leave no trace.
     if not is_prepared(builder):
-        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read()))
-        return make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
-    check_data(builder)
-    if report := builder.info.metadata.get("report"):
-        print(f"{source}: {report}")
-    return builder
+        prepare_builder(builder_class, directory, LocalConfig(name=digest, corpus=local.read(digest)), str(source))
+        builder = make_builder(builder_class, directory, LocalConfig(name=digest))  # without the corpus in memory
+    else:
+        check_data(builder)
+        if report := builder.info.metadata.get("report"):
+            print(f"{source}: {report}")
+    return Renamed(builder, str(source), {name: name for name in builder_class.NAMES})
 
 
 def main() -> None:
@@ -79,7 +83,7 @@ def main() -> None:
     parser.add_argument("--directory", default="", help="where to keep the data; default: where TFDS does")
     options = parser.parse_args()
     try:
-        sources = [parse_source(source) for source in options.source]
+        sources = [parse_source(name) for text in options.source for name, _ in parse_mixture(text)]
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(2)

@@ -16,17 +16,15 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class Renamed:
-    """A prepared dataset, some of its text features under the names that we use. Stands for its builder."""
+    """A prepared dataset under the user's name for it, its text features under ours. Stands for its builder."""
 
     builder: "tfds.core.DatasetBuilder"
+    name: str
+    """The source in the user's words, as messages name it: tsv:PATH."""
     columns: Mapping[str, str]
     """Our name (source and target, or text) -> the feature's."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Split -> the TFDS slice that it stands for, where that is not the split of this name."""
-
-    @property
-    def name(self) -> str:
-        return self.builder.name
 
     @property
     def data_path(self) -> Any:
@@ -59,10 +57,6 @@ class RenamedInfo:
     @property
     def metadata(self) -> Any:
         return self.info.metadata
-
-    @property
-    def full_name(self) -> str:
-        return self.info.full_name
 
 
 class Examples(Sequence):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from data.builders import check_data, damaged, default_directory, quiet
+from data.builders import check_data, damaged, default_directory, quiet, sigterm_as_exit
 from data.records import Renamed
 from data.sources import Source
 
@@ -29,15 +29,12 @@ HELD_OUT = 0.01
 def open_tfds(source: Source, directory: str = "") -> Renamed:
     """The prepared TFDS dataset that `source` names, its text features called source and target, or text.
 
-    Raises ValueError, one line: not prepared (with the command that does it), damaged, not in array_record format, or
-    without text features that can be told apart.
+    Raises ValueError, one line: not a possible name, not prepared (with the command that does it), damaged, not in
+    array_record format, or without text features that can be told apart.
     """
     builder = _find(source.name, directory)
     if builder is None:
-        raise ValueError(
-            f"{source} is not prepared in {_directory(directory)}: "
-            f"run python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
-        )
+        raise ValueError(f"{source} is not prepared in {_directory(directory)}: run {_command(source, directory)}")
     file_format = builder.info.file_format
     if file_format is None or file_format.value != "array_record":
         name = file_format.value if file_format else "an unknown format"
@@ -46,7 +43,7 @@ def open_tfds(source: Source, directory: str = "") -> Renamed:
             f"--data.directory and run python -m data.prepare tfds:{source.name} for it"
         )
     check_data(builder)
-    return Renamed(builder, _columns(builder, source), _held_out(builder, source))
+    return Renamed(builder, str(source), _columns(builder, source), _held_out(builder, source))
 
 
 def prepare_tfds(source: Source, directory: str = "") -> Renamed:
@@ -56,13 +53,13 @@ def prepare_tfds(source: Source, directory: str = "") -> Renamed:
     TFDS does not know.
     """
     if _find(source.name, directory) is None:
-        check_means(source)
+        check_means(source, directory)
         check_name(source)
         _generate(source, directory)
     return open_tfds(source, directory)
 
 
-def check_means(source: Source) -> None:
+def check_means(source: Source, directory: str = "") -> None:
     """Raises ValueError unless TensorFlow is installed and the network answers; says what to type."""
     missing = []
     if importlib.util.find_spec("tensorflow") is None:
@@ -70,7 +67,7 @@ def check_means(source: Source) -> None:
     if not can_connect():
         missing.append(f"a network, but {HOST[0]} cannot be reached (connect, or copy prepared data here)")
     if missing:
-        raise ValueError(f"preparing {source} takes {' and '.join(missing)}; then run python -m data.prepare {source}")
+        raise ValueError(f"preparing {source} takes {' and '.join(missing)}; then run {_command(source, directory)}")
 
 
 def check_name(source: Source) -> None:
@@ -116,14 +113,19 @@ def _generate(source: Source, directory: str) -> None:
     tensorflow.config.set_visible_devices([], "GPU")  # else it takes all of the GPU's memory
     start = time.perf_counter()
     builder = tfds.builder(source.name, data_dir=str(_directory(directory)), file_format="array_record")
-    builder.download_and_prepare()
+    with sigterm_as_exit():
+        builder.download_and_prepare()
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
-    print(f"prepared {builder.info.full_name} in {time.perf_counter() - start:.1f} s: {counts} examples", flush=True)
+    print(f"prepared {source} in {time.perf_counter() - start:.1f} s: {counts} examples", flush=True)
 
 
 def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
-    from tensorflow_datasets.core import read_only_builder, registered
+    from tensorflow_datasets.core import naming, read_only_builder, registered
 
+    try:
+        naming.parse_builder_name_kwargs(name)
+    except ValueError:
+        raise ValueError(f"tfds:{name} is not of the form tfds:NAME[/CONFIG][:VERSION]") from None
     try:
         with quiet():
             return read_only_builder.builder_from_files(name, data_dir=str(_directory(directory)))
@@ -131,6 +133,11 @@ def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
         return None
     except Exception as error:  # what a damaged description raises is of no common kind
         raise damaged(_directory(directory) / name, error) from None
+
+
+def _command(source: Source, directory: str) -> str:
+    """What to type."""
+    return f"python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
 
 
 def _directory(directory: str) -> Path:

@@ -64,13 +64,20 @@ def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
 
 
 def report(trained: Trained) -> Report:
-    """Exact match on the test split, whose calendar days no training example has; by language; samples; attention."""
+    """Exact match on the test split, whose calendar days no training example has; by language; samples; attention.
+
+    Where other sources are mixed in, only dates count. Without any dates in it, the report is that of translation.
+    """
     from analysis.attention import attention_map
+    from experiments import translation
     from experiments.translator import Translator
 
+    tested = list(trained.data.examples("test")) if "test" in trained.data.encoded["target"] else []
+    examples = [example for example in tested if "language" in example]
+    if not examples:
+        return translation.report(trained)
     translator = Translator(trained)
-    examples = list(trained.data.examples("test"))
-    outputs = translator.split("test")
+    outputs = [out for example, out in zip(tested, translator.split("test"), strict=True) if "language" in example]
     right: dict[str, list[bool]] = {}
     for example, output in zip(examples, outputs, strict=True):
         right.setdefault(example["language"], []).append(output == example["target"])
@@ -80,12 +87,14 @@ def report(trained: Trained) -> Report:
     exact_match = hits / len(examples)
 
     print(f"test: {exact_match:.2%} of {len(examples):,} dates exactly right, on days that no training example has")
+    if others := len(tested) - len(examples):
+        print(f"test: {others:,} examples of other sources are not counted")
     print(
         "worst ten of", len(by_language), "languages:", ", ".join(f"{name} {by_language[name]:.0%}" for name in worst)
     )
     print("samples:")
-    for line, output in zip(SHOWN, translator.lines(SHOWN), strict=True):
-        print(f"  {line}  ->  {output}")
+    for line, (best, *_) in zip(SHOWN, translator.hypotheses(translator.encode(SHOWN)), strict=True):
+        print(f"  {line}  ->  {best.text}")
     wrong = [(e, o) for e, o in zip(examples, outputs, strict=True) if o != e["target"]]
     for example, output in wrong[:5]:
         print(f"  wrong: {example['source']} ({example['language']})  ->  {output}, not {example['target']}")

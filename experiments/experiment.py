@@ -8,7 +8,7 @@ readable by the command line without waiting for JAX.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -75,6 +75,15 @@ class Report:
     """Numbers by name, and lists or dicts of them."""
     figures: dict[str, Path] = dataclasses.field(default_factory=dict)
     """Pictures by name."""
+
+
+def check_sides(experiment: Experiment, sides: Collection[str]) -> None:
+    """Raises ValueError unless data with these sides are what the experiment's model learns from."""
+    pairs = isinstance(experiment.config.model, TransformerConfig)
+    if ("source" in sides) != pairs:
+        source = experiment.config.data.source
+        kinds = ["text, for a language model", "pairs of source and target, for an encoder–decoder"]
+        raise ValueError(f"data.source {source} is {kinds[not pairs]}; {experiment.name} learns from {kinds[pairs]}")
 
 
 def standard_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:

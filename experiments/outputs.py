@@ -20,7 +20,8 @@ class Outputs(NamedTuple):
 def decode_splits(trained: Trained) -> dict[str, Outputs]:
     """The outputs for every split but the one that was trained on.
 
-    A source that stands in a split with several targets is one question with several right answers.
+    A source that stands in a split with several targets is one question with several right answers. A split whose
+    targets are all blank, as those of a shared task may be, has none: a line says that it is left out.
     """
     from experiments.translator import Translator
 
@@ -29,6 +30,9 @@ def decode_splits(trained: Trained) -> dict[str, Outputs]:
     by_split = {}
     for split in trained.data.encoded["target"]:
         if split == "train":
+            continue
+        if not any(example["target"].strip() for example in trained.data.examples(split)):
+            print(f"{split}: not scored, since all its targets are blank")
             continue
         found: dict[str, tuple[str, list[str]]] = {}
         for example, output in zip(trained.data.examples(split)[:], translator.split(split), strict=True):

@@ -42,20 +42,20 @@ def evaluate_pairs(
     end of the sentence counted, as far as the longest training target.
 
     Args:
-      group: a feature of the examples, by which exact match is also counted. Empty: none.
+      group: a feature of the examples, by which exact match is also counted, of those that have it. Empty: none.
 
     Raises:
       ValueError: no such split or group.
     """
     examples = list(trained.data.examples(split))
-    if group and group not in examples[0]:
+    if group and not any(group in example for example in examples):
         raise ValueError(f"examples have no {group!r} to group them by: there are {', '.join(examples[0])}")
     canonical = trained.tokenizers["target"].canonical
     rows = rows_to_score(
         scoring,
         [one_line(example["source"]) for example in examples],
         [one_line(canonical(example["target"])) for example in examples],
-        [example[group] for example in examples] if group else None,
+        [example.get(group) for example in examples] if group else None,
     )
     # Of sources that are the same, each is decoded: it costs little, and sampled outputs are those of their row.
     found = Translator(trained, options).split_hypotheses(split, progress)

@@ -31,7 +31,7 @@ class Scored(NamedTuple):
 
 
 def rows_to_score(
-    scoring: Scoring, sources: Sequence[str], targets: Sequence[str], groups: Sequence[str] | None
+    scoring: Scoring, sources: Sequence[str], targets: Sequence[str], groups: Sequence[str | None] | None
 ) -> list[Scored]:
     """An example each; in pronunciation a source each, with all its targets (once each)."""
     if scoring not in get_args(Scoring):
@@ -79,9 +79,10 @@ def score(
 
 
 def by_group(outputs: Sequence[str], rows: Sequence[Scored]) -> Mapping[str, float]:
-    """Exact match of each group, the worst first, of equals by name."""
+    """Exact match of each group, the worst first, of equals by name. A row without a group is in none."""
     right: dict[str, list[bool]] = {}
     for output, row in zip(outputs, rows, strict=True):
-        right.setdefault(str(row.group), []).append(output in row.references)
+        if row.group is not None:
+            right.setdefault(row.group, []).append(output in row.references)
     means = {group: sum(hits) / len(hits) for group, hits in right.items()}
     return dict(sorted(means.items(), key=lambda item: (item[1], item[0])))

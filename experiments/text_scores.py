@@ -28,6 +28,9 @@ def report(trained: Trained) -> Report:
         nats = evaluate(eval_step, trained.params, trained.data.eval_batches(split, ROWS))["loss"]
         total = nats * int(tokens.lengths.sum())
         texts = [example["text"] for example in trained.data.examples(split)[:]]
+        if not any(texts):
+            print(f"{split}: {nats:.4f} nats a token, all of them ends of empty documents")
+            continue
         words = sum(len(text.split()) for text in texts) + len(texts)
         bits = bits_per_byte(total, texts)
         perplexity = math.exp(min(total / words, 700.0))  # beyond it float64 overflows

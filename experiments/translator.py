@@ -82,9 +82,13 @@ class Translator:
         return [best.text for best, *_ in self.split_hypotheses(split)]
 
     def split_hypotheses(self, split: str, progress: Callable[[int], None] | None = None) -> list[list[Hypothesis]]:
-        """As `split`, the n best of each."""
-        self._trained.data.num_examples(split)  # complains if there is no such split
-        return self.hypotheses(self._trained.data.encoded["source"][split], progress=progress)
+        """As `split`, the n best of each; of a blank source one, and blank, as for a blank line of generate.py."""
+        data = self._trained.data
+        data.num_examples(split)  # complains if there is no such split
+        found = self.hypotheses(data.encoded["source"][split], progress=progress)
+        blank = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
+        sources = (example["source"] for example in data.examples(split))
+        return [best if source.strip() else blank for best, source in zip(found, sources, strict=True)]
 
     def lines(self, lines: Sequence[str]) -> list[str]:
         """The output for each line, same order and number.

@@ -149,6 +149,22 @@ def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path):
     assert [path.name for path in stranger.iterdir()] == ["thesis.txt"]
 
 
+def test_a_mistyped_source_can_be_corrected_in_the_same_directory(tmp_path):
+    """A run whose data cannot be had, or are not for its model, never began."""
+    experiment = small(tmp_path / "run", steps=2)
+
+    def on(source, **data):
+        data = dataclasses.replace(experiment.config.data, source=source, **data)
+        return dataclasses.replace(experiment, config=dataclasses.replace(experiment.config, data=data))
+
+    (tmp_path / "x.txt").write_text("some text " * 9)
+    text = on(f"text:{tmp_path}/x.txt", max_target_length=9, directory=str(tmp_path / "prepared"))
+    for mistaken in (on("tsv:nowhere"), on("reverse", batch_size=10**6), text):
+        with pytest.raises(ValueError):
+            train(mistaken)
+        assert not list((tmp_path / "run").iterdir())
+
+
 def test_the_saved_config_alone_runs_it_again(tmp_path):
     train(small(tmp_path / "first", steps=3))
     code, _, err = run(str(tmp_path / "first" / "config.json"), "--workdir", str(tmp_path / "second"))

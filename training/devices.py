@@ -32,5 +32,13 @@ def check_rows(rows: int, what: str, mesh: Mesh) -> None:
 
 
 def put(tree: Any, sharding: NamedSharding) -> Any:
-    """Host arrays onto the devices; returns at once."""
+    """Host arrays onto the devices; returns at once. Of several processes, each must have the same arrays, whole."""
     return jax.device_put(tree, sharding)
+
+
+def put_rows(tree: Any, sharding: NamedSharding) -> Any:
+    """As `put`, for what `Data.train_batches` gives this process: its own rows of a batch.
+
+    The result is the whole batch, of which each process holds its rows. With one process the rows are all.
+    """
+    return jax.make_array_from_process_local_data(sharding, tree)

@@ -1,9 +1,11 @@
-"""A run's directory: what is in it, and to which config it belongs. Nothing here deletes or overwrites a run."""
+"""A run's directory: what is in it, and to which config it belongs. No run that has begun is deleted or overwritten."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,19 @@ class RunDirectory:
     def finish(self, result: dict[str, Any]) -> None:
         """Write `result.json`, which marks the run as finished. NaN and infinity become null."""
         self.write("result.json", result)
+
+    @contextlib.contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Around what a run takes to begin. Where that fails, another config may have a directory with nothing in it.
+
+        Only a `config.json` that stands alone is taken back; then whoever mistyped a source can simply correct it.
+        """
+        try:
+            yield
+        except BaseException:
+            if [path.name for path in self.path.iterdir()] == [self.config.name]:
+                self.config.unlink()
+            raise
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write the file `name` as JSON, whole or not at all, over an older one. NaN, infinity become null."""

@@ -180,17 +180,18 @@ def test_text_is_one_stream_every_token_predicted_once(text, length):
 def test_tokenizers_are_of_the_training_split_and_go_with_the_run(pairs, text, tmp_path):
     for builder, config in ((pairs, CONFIG), (text, replace(CONFIG, max_target_length=4))):
         data = load_from(builder, config)
-        data.save_tokenizers(tmp_path / builder.name)
+        place = tmp_path / "-".join(data.tokenizers)
+        data.save_tokenizers(place)
         side = "target" if builder is pairs else "text"
         assert set(data.vocab_sizes) == set(data.tokenizers)
         assert UNK in data.tokenizers[side].encode("Z?")
-        again = load_from(builder, config, tokenizers_from=tmp_path / builder.name)
+        again = load_from(builder, config, tokenizers_from=place)
         assert again.vocab_sizes == data.vocab_sizes
         assert all(map(same, again.eval_batches("validation"), data.eval_batches("validation")))
         if builder is pairs:
             # Those of the run are used, not trained anew: with another vocabulary the same text has other ids.
-            CharacterTokenizer.train(["\0abcdexyz</s>\n"]).save(tmp_path / builder.name / "tokenizer_source.json")
-            other = load_from(builder, config, tokenizers_from=tmp_path / builder.name)
+            CharacterTokenizer.train(["\0abcdexyz</s>\n"]).save(place / "tokenizer_source.json")
+            other = load_from(builder, config, tokenizers_from=place)
             assert other.vocab_sizes["source"] != data.vocab_sizes["source"]
 
 
@@ -228,8 +229,8 @@ def test_an_id_that_a_model_would_swallow_is_refused(bad, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batch_size": 8}, "batch_size must be between 1 and the number of training examples, 7, not 8"),
-        ({"max_source_length": 1, "max_target_length": 1}, "no examples to train on"),
+        ({"batch_size": 8}, "batch_size must be between 1 and the number of training examples of given, 7, not 8"),
+        ({"max_source_length": 1, "max_target_length": 1}, "given has no examples to train on"),
     ],
 )
 def test_training_that_cannot_be(pairs, change, message):

@@ -21,7 +21,7 @@ def test_preparing_says_one_line_of_ours_and_nothing_of_tfds(tmp_path, capsys, c
     (tmp_path / "kor.tsv").write_text("".join(f"{n}\t{n}\n" for n in range(50)))
     prepare(f"tsv:{tmp_path}/kor.tsv", str(tmp_path / "data"))
     out, err = capsys.readouterr()
-    assert out.startswith("prepared local_pairs/") and out.count("\n") == 1 and err == ""
+    assert out.startswith(f"prepared tsv:{tmp_path}/kor.tsv in ") and out.count("\n") == 1 and err == ""
     assert not caplog.records
 
 

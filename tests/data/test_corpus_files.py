@@ -1,5 +1,7 @@
 """Which files are meant: the names that corpora come with, unchanged."""
 
+import os
+
 import pytest
 
 from data.corpus_files import WHOLE, corpus_files
@@ -141,3 +143,22 @@ def test_not_found(tmp_path, names, source, complaint, monkeypatch):
             found(tmp_path, names, source)
     assert complaint.replace("{at}", str(tmp_path)) in str(error.value).replace("//", "/")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["x.tsv", "x/train.tsv", "x/train/a.txt", "x.train.en"])
+def test_a_pipe_is_never_opened_and_a_dead_link_is_named(tmp_path, name):
+    """Opening a pipe would wait for ever."""
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "x.train.de").write_text("x")
+    source = {"x.train.en": f"parallel:{tmp_path}/x", "x.tsv": f"tsv:{file}", "x/train/a.txt": f"text:{tmp_path}/x"}
+    source = parse_source(source.get(name, f"tsv:{tmp_path}/x"))
+    for make, what in (
+        (os.mkfifo, "a pipe or a device"),
+        (lambda path: path.symlink_to("gone"), "a link to gone, which is not there"),
+    ):
+        make(file)
+        with pytest.raises(ValueError) as error:
+            corpus_files(source)
+        assert str(error.value) == f"cannot read {file}: it is {what}"
+        file.unlink()

@@ -221,7 +221,7 @@ def test_a_failed_preparation_is_not_hidden(tmp_path, monkeypatch):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(Reverse, "download_and_prepare", fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ValueError, match=r"cannot prepare data in .*: No space left on device"):
         prepare_builder(Reverse, str(tmp_path), ReverseConfig(name="small"))
 
 

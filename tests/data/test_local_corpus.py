@@ -1,16 +1,22 @@
 """A user's files, from their bytes to the examples that come back: nothing lost, nothing half written."""
 
 import gzip
+import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from data.batches import load
+from data.config import DataConfig
 from data.prepare import prepare
 from data.records import Examples
+from data.text_files import read_lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -49,18 +55,23 @@ def test_parallel_text_comes_back_in_order(tmp_path, place, capsys):
     assert pairs(builder, "train") == [("a", "x"), ("c", "z")]
     assert pairs(builder, "validation") == [("a", "x"), ("", "y"), ("c", ""), ("", "")]
     assert pairs(builder, "test") == [("q\u2028r", "s\0t")]
-    assert len(pickle.dumps(builder)) < 10_000 and builder.builder_config.corpus is None  # as worker processes get it
+    assert len(pickle.dumps(builder)) < 10_000  # as worker processes get it
+    assert builder.builder.builder_config.corpus is None
     out = capsys.readouterr().out
     assert "2 train, 4 validation, 1 test examples (en → de; 3 training pairs with a blank side left out)" in out
     # The other direction is other data.
     assert pairs(prepare(f"parallel:{tmp_path}", str(place)), "train") == [("x", "a"), ("z", "c")]
     assert "de → en" in capsys.readouterr().out
+    for file in [*tmp_path.glob("*.de"), *tmp_path.glob("*.de.gz")]:
+        file.rename(str(file).replace(".de", ".fr"))
+    prepare(f"parallel:{tmp_path}:en-fr", str(place))
+    assert "en → fr" in capsys.readouterr().out
 
 
 def test_it_is_prepared_once_and_keyed_by_content(tmp_path, place, capsys, monkeypatch):
     files(tmp_path, a__train__tsv="a\tb\n\tc\n", a__valid__tsv="d\te\n")
     first = prepare(f"tsv:{tmp_path}/a", str(place))
-    assert capsys.readouterr().out.startswith("prepared local_pairs/")
+    assert capsys.readouterr().out.startswith(f"prepared tsv:{tmp_path}/a in ")
     shutil.copy(tmp_path / "a.train.tsv", tmp_path / "b.train.tsv")
     shutil.copy(tmp_path / "a.valid.tsv", tmp_path / "b.dev.tsv")
     with monkeypatch.context() as patch:  # files of other names and the same content: nothing is read again
@@ -109,6 +120,22 @@ def test_a_missing_validation_split_is_drawn_and_test_is_left_alone(tmp_path, pl
     assert not set(pairs(builder, "validation")) & set(pairs(builder, "train"))
 
 
+def test_every_message_calls_it_what_the_user_called_it(tmp_path, place, capsys):
+    files(tmp_path, x__train__tsv="ab\tc\nabcd\tc\n", x__dev__tsv="aq\tc\n", z__txt="one two\n" * 9)
+    source = f"tsv:{tmp_path}/x"
+    load(DataConfig(source, batch_size=1, max_source_length=3, directory=str(place)))
+    out = capsys.readouterr().out
+    assert f"{source}, train: 1 of 2 examples are longer" in out
+    assert f"{source}, validation: 1 tokens of source are unknown" in out
+    with pytest.raises(ValueError, match="not of both") as error:
+        mixture = f"{source}=0.5,text:{tmp_path}/z.txt=0.5"
+        load(DataConfig(mixture, batch_size=1, max_target_length=3, directory=str(place)))
+    assert f"{source} has source and target, text:{tmp_path}/z.txt has text" in str(error.value)
+    with pytest.raises(ValueError, match="has no split 'tset'") as error:
+        load(DataConfig(source, batch_size=1, directory=str(place))).num_examples("tset")
+    assert "local_" not in str(error.value) and "local_" not in capsys.readouterr().out
+
+
 def test_text_is_exact_and_its_last_tenth_held_out(tmp_path, place):
     text = "\n\nFirst Citizen:\u2028\0 e\u0301</s>\n" * 7 + "end"
     files(tmp_path, input__txt="\ufeff" + text.replace("\n", "\r\n"))
@@ -154,27 +181,48 @@ def test_what_cannot_be_used_leaves_nothing_behind(tmp_path, place, contents, so
     assert not place.exists()
 
 
-def test_interrupted_preparation_leaves_no_files(tmp_path, place, monkeypatch):
+def test_files_that_are_still_being_written_are_not_taken_for_whole(tmp_path, place, monkeypatch):
+    files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n")
+
+    def read_late(path):
+        yield from read_lines(path)
+        files(tmp_path, train__tsv="a\tb\nc\td\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("data.local_corpus.read_lines", read_late)
+        with pytest.raises(ValueError, match="its files changed while they were read"):
+            prepare(f"tsv:{tmp_path}", str(place))
+    assert not place.exists()
+    assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, monkeypatch):
     from data.datasets.local import LocalPairs
 
     files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n")
 
     def interrupted(self, examples):
         yield 0, {"source": "a", "target": "b"}
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(10)
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalPairs, "_generate_examples", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(ends) as end:
             prepare(f"tsv:{tmp_path}", str(place))
+    assert ends is KeyboardInterrupt or end.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert not [path for path in place.rglob("*") if path.is_file()]
     assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b")]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n", occupied="a file")
-    with pytest.raises((ValueError, OSError), match="occupied") as error:
+    with pytest.raises(ValueError) as error:
         prepare(f"tsv:{tmp_path}", str(tmp_path / "occupied"))
+    assert str(error.value).startswith(f"cannot prepare data in {tmp_path}/occupied/local_pairs/")
+    assert str(error.value).endswith("choose another place with the option directory, or $TFDS_DATA_DIR")
     assert "\n" not in str(error.value) and Path(tmp_path / "occupied").read_text() == "a file"
 
 

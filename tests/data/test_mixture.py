@@ -29,6 +29,9 @@ WEIGHTS = st.lists(st.integers(1, 50), min_size=1, max_size=6).map(lambda w: [Fr
         ("tfds:wmt14_translate/de-en:1.0.0=2e0,text:/a=b,c.txt=.5", None),
         ("text:/a,b=c.txt", [("text:/a,b=c.txt", 1)]),
         ("parallel:/x/v1.2", [("parallel:/x/v1.2", 1)]),
+        ("tsv:/lr=0.5", [("tsv:/lr=0.5", 1)]),
+        ("tsv:/lr=1,b.tsv", [("tsv:/lr=1,b.tsv", 1)]),
+        ("tsv:/lr=1,b/=1,text:/n=2,./x=1", [("tsv:/lr=1,b/", Fraction(1, 2)), ("text:/n=2,./x", Fraction(1, 2))]),
         ("A=0.1,B=0.1,C=0.1", [("A", Fraction(1, 3)), ("B", Fraction(1, 3)), ("C", Fraction(1, 3))]),
     ],
 )
@@ -189,7 +192,9 @@ def test_mixtures_that_cannot_be(builders, tmp_path):
         ValueError, match="a mixture is of pairs, or of text, not of both: given has source and target, "
     ):
         load_mixture([(builders[0], Fraction(1, 2)), (text, Fraction(1, 2))], CONFIG)
-    with pytest.raises(ValueError, match="batch_size must be between 1 and the number of training examples, 4, not 5"):
+    with pytest.raises(
+        ValueError, match="batch_size must be between 1 and the number of training examples of given, 4, not 5"
+    ):
         load_mixture(list(zip(builders, THIRD, strict=True)), replace(CONFIG, batch_size=5)).train_batches(0)
 
 

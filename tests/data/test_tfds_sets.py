@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from data import tfds_sets
 from data.batches import load
 from data.config import DataConfig
-from data.prepare import prepare
+from data.prepare import main, prepare
 from data.records import Examples, read_columns
 from data.sources import parse_source
 from tests.data.in_memory import generate
@@ -92,6 +92,18 @@ def test_what_is_not_prepared_names_the_command(tmp_path):
         f"tfds:wmt14_translate/de-en:en-de is not prepared in {tmp_path}: "
         f"run python -m data.prepare tfds:wmt14_translate/de-en --directory {tmp_path}"
     )
+
+
+def test_a_version_may_be_named(translate):
+    assert prepare("tfds:wmt14_translate/de-en:1.0.0:en-de", translate).columns == {"source": "en", "target": "de"}
+    with pytest.raises(ValueError, match=r"tfds:wmt14_translate/de-en:2\.0\.0 is not prepared"):
+        prepare("tfds:wmt14_translate/de-en:2.0.0", translate)
+
+
+@pytest.mark.parametrize("name", ["../x", "wmt14_translate/de-en/x", "wmt14_translate/de-en:new", "x[:10%]"])
+def test_what_is_no_name_is_not_called_damaged_data(translate, name):
+    with pytest.raises(ValueError, match=r"is not of the form tfds:NAME\[/CONFIG\]\[:VERSION\]$"):
+        prepare(f"tfds:{name}", translate)
 
 
 def test_another_format_is_refused(translate):
@@ -179,6 +191,19 @@ def test_the_command_line_gives_up_within_seconds(tmp_path):
     assert "cannot be reached" in run.stderr
     assert time.perf_counter() - start < 20  # 1 s where nothing else runs
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_line_takes_what_training_takes(tmp_path, monkeypatch, capsys):
+    """A mixture: each of its sources."""
+    for name in ("x", "y"):
+        for split in ("train", "dev"):
+            (tmp_path / f"{name}_{split}.tsv").write_text(f"{name}\t{split}\n")
+    mixture = f"tsv:{tmp_path}/x=0.7,tsv:{tmp_path}/y=0.3"
+    monkeypatch.setattr(sys, "argv", ["prepare", mixture, "--directory", str(tmp_path / "prepared")])
+    main()
+    said = [line.partition(" is in ") for line in capsys.readouterr().out.splitlines() if " is in " in line]
+    assert [source for source, *_ in said] == [f"tsv:{tmp_path}/x", f"tsv:{tmp_path}/y"]
+    assert all(Path(place, "dataset_info.json").exists() for *_, place in said)
 
 
 def test_the_command_line_tells_usage_from_failure(tmp_path):

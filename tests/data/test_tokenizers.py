@@ -315,7 +315,15 @@ def test_a_run_keeps_its_tokenizers(kind, corpus, tmp_path):
     data = load(replace(corpus, tokenizer=kind))
     # Trained on the training split only.
     assert (UNK in data.tokenizers["source"].encode("Katze")) == (kind in ("characters", "pretokenized"))
+    with pytest.MonkeyPatch.context() as patch:  # killed between one side and the other
+        patch.setattr("data.dataset.tokenizer_file", lambda place, side: place / ("x" if side == "source" else "no/x"))
+        with pytest.raises(OSError):
+            data.save_tokenizers(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     data.save_tokenizers(tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    data.save_tokenizers(tmp_path / "run")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
     assert json.loads((tmp_path / "run" / "tokenizer_source.json").read_text())["type"] == kind
     again = load(replace(corpus, tokenizer="characters"), tokenizers_from=tmp_path / "run")
     for one, other in zip(data.eval_batches("train"), again.eval_batches("train"), strict=True):

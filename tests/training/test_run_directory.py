@@ -132,3 +132,15 @@ def test_racing_processes_agree_on_one_config(tmp_path, steps):
     given = [answers.get(timeout=5) for _ in steps]
     winner = json.loads((tmp_path / "run" / "config.json").read_text())["steps"]
     assert sorted(given, key=str) == sorted([n if n == winner else None for n in steps], key=str)
+
+
+def test_what_fails_at_the_beginning_gives_the_directory_free(tmp_path):
+    run = open_run(tmp_path / "run", CONFIG)
+    with pytest.raises(OSError), run.beginning():
+        raise OSError
+    with open_run(tmp_path / "run", CONFIG | {"seed": 9}).beginning():
+        pass
+    (tmp_path / "run" / "data.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt), run.beginning():
+        raise KeyboardInterrupt
+    assert run.config.exists()

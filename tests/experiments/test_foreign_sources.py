@@ -1,0 +1,108 @@
+"""Cards on data that are not their own: every report works on whatever the model can learn from."""
+
+import dataclasses
+from fractions import Fraction
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+import train as training
+from data.batches import load, load_mixture
+from data.config import DataConfig
+from data.prepare import prepare
+from experiments import dates, modern_char, pronunciation, shakespeare_char, text_scores, translation
+from experiments.catalogue import catalogue, load_experiment
+from experiments.decoding_options import DecodingOptions
+from experiments.experiment import Config, Trained, check_sides, no_report, standard_model
+from experiments.run_evaluation import evaluate_pairs
+from experiments.translator import Translator
+from model.config import LanguageModelConfig, TransformerConfig
+from tests.data.in_memory import builder_of
+from training.config import OptimizerConfig, TrainConfig
+
+PAIRS = (dates.report, pronunciation.report, translation.report)
+TEXT = (text_scores.report, modern_char.report, shakespeare_char.report)
+SMALL = {"d_model": 16, "num_heads": 2, "d_ff": 16, "dropout": 0.0}
+
+
+def untrained(data, folder, **model):
+    if "text" in data.tokenizers:
+        model = LanguageModelConfig(num_layers=1, max_length=16, **SMALL)
+    else:
+        model = TransformerConfig(num_encoder_layers=1, num_decoder_layers=1, max_length=80, **SMALL)
+    config = Config(data.config, model, OptimizerConfig(), TrainConfig(steps=1), str(folder))
+    model = standard_model(config, data.vocab_sizes)
+    inputs = data.blank_batches()[0]["inputs"]
+    params = jax.jit(lambda inputs: model.init(jax.random.key(0), **inputs)["params"])(inputs)
+    return Trained(config, model, params, data, folder / "figures")
+
+
+def file(folder, name, rows):
+    (folder / name).write_text("".join("\t".join(row) + "\n" for row in rows))
+
+
+def test_the_reports_of_all_cards_are_here():
+    assert {load_experiment(name)[0].report for name in catalogue()} <= {*PAIRS, *TEXT, no_report}
+
+
+def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):
+    file(tmp_path, "x_train.tsv", [("one", "w a n"), ("two", "t u")])
+    file(tmp_path, "x_dev.tsv", [("one", "w a n"), ("six", "s i k s"), (" ", "s")])
+    file(tmp_path, "x_test.tsv", [("one", ""), ("two", "")])
+    config = DataConfig(f"tsv:{tmp_path}/x", batch_size=2, directory=str(tmp_path / "prepared"))
+    trained = untrained(load(config), tmp_path)
+    written = Translator(trained).split("validation")
+    assert all(written[:2]) and written[2] == ""  # nothing is made up for nothing, as by generate.py
+    names = [set(report(trained).metrics) for report in PAIRS]
+    assert names[0] == names[2] == {"validation_exact_match", "validation_sentences"}
+    assert names[1] == {"validation_word_error_rate", "validation_phoneme_error_rate", "validation_words"}
+    assert capsys.readouterr().out.count("test: not scored, since all its targets are blank\n") == 3
+
+
+def test_dates_mixed_with_something_else(tmp_path, monkeypatch, capsys):
+    """Dates alone count as dates, in the card's report and in evaluate.py's exact match by language."""
+    rows = [(line, "2026-11-30", language) for line, language in zip(dates.SHOWN, ("ko", "en", "ar", "am", "eu", "de"))]
+    few = builder_of(
+        tmp_path / "prepared", dict.fromkeys(("train", "validation", "test"), rows), ("source", "target", "language")
+    )
+    file(tmp_path, "x.tsv", [(f"s{n}", f"t{n}") for n in range(100)])
+    other = prepare(f"tsv:{tmp_path}/x.tsv", str(tmp_path / "prepared"))
+    config = DataConfig("mixed", batch_size=2)
+    data = load_mixture([(other, Fraction(1, 2)), (few, Fraction(1, 2))], config)
+    trained = untrained(data, tmp_path)
+    monkeypatch.setattr("analysis.attention.attention_map", lambda *arguments: None)  # takes seconds
+    metrics = dates.report(trained).metrics
+    assert metrics["test_examples"] == 6 and metrics["languages"] == 6
+    assert "test: 5 examples of other sources are not counted" in capsys.readouterr().out
+    found = evaluate_pairs(trained, "test", DecodingOptions(), "exact_match", group="language").metrics
+    assert set(found["exact_match_by_group"]) == {"ko", "en", "ar", "am", "eu", "de"} and found["examples"] == 11
+
+
+def test_text_without_a_test_split(tmp_path, monkeypatch, capsys):
+    (tmp_path / "x.txt").write_text("the cat sat. " * 40)
+    config = DataConfig(
+        f"text:{tmp_path}/x.txt", batch_size=2, max_target_length=16, directory=str(tmp_path / "prepared")
+    )
+    trained = untrained(load(config), tmp_path)
+    metrics = {"validation_nats": 3.0}
+    monkeypatch.setattr(training, "train", lambda experiment: SimpleNamespace(metrics=metrics))
+    standard = {"validation_nats", "validation_bits_per_byte", "validation_perplexity_per_word"}
+    found = [set(report(trained).metrics) for report in TEXT]
+    assert found == [standard, standard | {"stdlib_char_validation_nats"}, standard]
+    assert "stdlib_char 3.0000" in capsys.readouterr().out
+    # Beside nanoGPT's number only on nanoGPT's text.
+    monkeypatch.setattr(shakespeare_char, "CHARACTERS", 52)
+    assert "nanogpt_validation_nats" in shakespeare_char.report(trained).metrics
+
+
+@pytest.mark.parametrize(
+    ("name", "sides", "has"), [("dates", ("text",), "is text"), ("lm1b", ("source", "target"), "is pairs")]
+)
+def test_data_of_the_other_kind_are_refused(name, sides, has):
+    experiment, _ = load_experiment(name)
+    config = dataclasses.replace(experiment.config, data=dataclasses.replace(experiment.config.data, source="x:y"))
+    experiment = dataclasses.replace(experiment, config=config)
+    with pytest.raises(ValueError, match=f"data.source x:y {has}.*; {name} learns from"):
+        check_sides(experiment, sides)
+    check_sides(experiment, {"source", "target", "text"} - set(sides))
