@@ -167,11 +167,13 @@ def main() -> None:
         sys.exit(_complain(error, 2))
     except (NonFiniteError, ValueError, OSError) as error:
         sys.exit(_complain(error, 1))
+    except KeyboardInterrupt:  # while data are read, or a report is made: otherwise train() ends by SystemExit
+        sys.exit(_complain("interrupted", 130))
     for name, path in result.figures.items():
         print(f"figure: {path}  ({name})")
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: Exception | str, code: int) -> int:
     print(f"python train.py: {error}", file=sys.stderr)
     return code
 

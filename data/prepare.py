@@ -99,6 +99,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted, and nothing half-written is left", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments import reverse
-from train import train
+from train import main, train
 from training.metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,6 +163,18 @@ def test_a_mistyped_source_can_be_corrected_in_the_same_directory(tmp_path):
         with pytest.raises(ValueError):
             train(mistaken)
         assert not list((tmp_path / "run").iterdir())
+
+
+def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):
+    def interrupted(experiment):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("train.train", interrupted)
+    monkeypatch.setattr("sys.argv", ["train.py", "reverse"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "python train.py: interrupted\n"
 
 
 def test_the_saved_config_alone_runs_it_again(tmp_path):
