@@ -170,6 +170,7 @@ def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("train.train", interrupted)
+    monkeypatch.setattr("training.host_memory.use_huge_pages", lambda: None)  # starts the program anew
     monkeypatch.setattr("sys.argv", ["train.py", "reverse"])
     with pytest.raises(SystemExit) as end:
         main()
