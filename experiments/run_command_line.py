@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from data.options import check_options
+from data.options import parse_options
 
 Options = TypeVar("Options")
 
@@ -16,36 +15,15 @@ def parse_run(program: str, doc: str, words: list[str], default: Options) -> tup
 
     Exits with status 0 after a help text, 2 after one line about what was wrong.
     """
-    asked = [word for word in words if word in ("-h", "--help")]
-    if asked:
+    if {"-h", "--help"} & set(words):
         words = ["RUN", "--help"]
     if not words or words[0].startswith("-"):
         complain(program, f"wanted a run's directory first, {program} runs/NAME; --help shows the options")
-    import tyro
-
-    kind = type(default)
-
-    @dataclass(frozen=True)
-    class Unchecked(kind):
-        """Without the checks of its values: tyro would put a frame around what they say."""
-
-        def __post_init__(self) -> None:
-            pass
-
     run, options = words[0], words[1:]
     try:
-        options = check_options(options, default)
-        parsed = tyro.cli(
-            Unchecked,
-            prog=f"{program} {run}",
-            description=doc,
-            default=Unchecked(**vars(default)),
-            args=options,
-            use_underscores=True,
-        )
-        return run, kind(**vars(parsed))
+        return run, parse_options(options, default, f"{program} {run}", doc)
     except ValueError as error:
-        complain(program, str(error))
+        complain(program, error)
 
 
 def complain(program: str, message: object, code: int = 2) -> NoReturn:

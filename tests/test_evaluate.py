@@ -115,6 +115,10 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     [
         (["--split", "tset"], "has no split 'tset': there are train, validation, test"),
         (["--spilt", "test"], "perhaps you meant --split"),
+        (
+            ["--scoring", "foo"],
+            "--scoring must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
+        ),
         (["--checkpoint", "average:9"], "average:9 wants the newest 9"),
         (["--beam", "3", "--nbest", "2"], "--nbest is for generate.py"),
         (["--group", "colour"], "no 'colour' to group them by: there are source, target"),

@@ -161,6 +161,9 @@ def test_what_is_no_run_is_refused_in_one_line(generate, tmp_path, spelling_run)
     ("words", "message"),
     [
         (["--beem", "4"], "perhaps you meant --beam"),
+        (["--beam", "x"], "--beam must be a whole number, got 'x'"),
+        (["--beam"], "--beam must be a whole number, got nothing"),
+        (["lines.txt"], "unknown word 'lines.txt'"),
         (["--beam", "0"], "--beam must be a whole number, 1 or more, got 0"),
         (["--nbest", "3"], "--nbest 3 wants a beam at least as wide"),
         (["--sample", "--beam", "4"], "exclude each other"),
