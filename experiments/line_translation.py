@@ -88,17 +88,8 @@ def translate_typed(model: LoadedModel, options: DecodingOptions, *, scores: boo
 
 
 def decode_input(source: BinaryIO) -> list[str]:
-    """The lines of `source`, without their ends.
-
-    Raises:
-      OSError: it cannot be read.
-      ValueError: it is not UTF-8; names the line.
-    """
-    try:
-        content = source.read()
-    except OSError as error:  # a directory, for one
-        raise OSError(f"the input cannot be read: {error.strerror}") from error
-    raw = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    """The lines of `source`, without their ends. Raises ValueError, which names the line, for what is not UTF-8."""
+    raw = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not raw[-1]:
         raw.pop()  # what follows the last newline
     lines = []
