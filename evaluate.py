@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from experiments.decoding_options import DecodingOptions
@@ -37,37 +37,44 @@ class EvaluateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import complain, parse_run
+    from experiments.run_command_line import complain, ending, parse_run, say
 
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
     import data.batches
     from experiments.data_record import check_data_record
+    from experiments.evaluation_files import make_folder, save_evaluation
     from experiments.experiment import Trained
     from experiments.saved_run import open_saved_run
+    from experiments.translator import output_length
 
     try:
         run = open_saved_run(path)
-        if run.is_language_model and (options.decoding != default.decoding or options.tokenized):
+        measured = replace(default, split=options.split, checkpoint=options.checkpoint)
+        if run.is_language_model and options != measured:
             raise ValueError(f"{path} is a language model: its loss is measured, and nothing is decoded")
         if options.nbest > 1:
             raise ValueError("one output of each line is scored: --nbest is for generate.py")
+        if not run.is_language_model:
+            output_length(run, options)
         chosen = run.choose(options.checkpoint)
         config = run.experiment.config
         with contextlib.redirect_stdout(sys.stderr):
             loaded = data.batches.load(config.data, tokenizers_from=run.directory.tokenizers)
         if not check_data_record(run.directory, loaded):
-            _say(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
+            say(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
         loaded.num_examples(options.split)
+        make_folder(run.directory)
     except ValueError as error:
         complain(PROGRAM, error)
-    _say(f"{path} ({run.experiment.name}): {chosen.words}")
-    from experiments.evaluation_files import save_evaluation
+    except OSError as error:
+        complain(PROGRAM, error, 1)
+    say(f"{path} ({run.experiment.name}): {chosen.words}")
     from experiments.run_evaluation import evaluate_pairs, evaluate_text
 
     trained = Trained(config, run.model, chosen.params, loaded, run.directory.figures)
     names, details = [options.split, chosen.name], {"split": options.split, "checkpoint": options.checkpoint}
-    try:
+    with ending(PROGRAM):
         if run.is_language_model:
             found = evaluate_text(trained, options.split)
         else:
@@ -86,17 +93,12 @@ def main() -> None:
             names += [options.name, *([scoring] if scoring != run.experiment.scoring else [])]
             names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
             details |= {"decoding": asdict(options.decoding), "scoring": scoring, "group": group or None}
-    except (ValueError, OSError) as error:
-        complain(PROGRAM, error, 1)
-    record = {"run": run.experiment.name, "parameters": chosen.words, **details}
-    record |= {"metrics": found.metrics, "signatures": found.signatures}
-    try:
+        record = {"run": run.experiment.name, "parameters": chosen.words, **details}
+        record |= {"metrics": found.metrics, "signatures": found.signatures}
         paths = save_evaluation(run.directory, "-".join(names), record, found.texts)
-    except OSError as error:
-        complain(PROGRAM, error, 1)
-    _print(found.metrics, found.signatures)
-    for kind, file in paths.items():
-        _say(f"{kind}: {file}")
+        _print(found.metrics, found.signatures)
+        for kind, file in paths.items():
+            say(f"{kind}: {file}")
 
 
 def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
@@ -118,12 +120,8 @@ def _print(metrics: dict, signatures: dict[str, str]) -> None:
 
 
 def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         print(f"\r{done:,} of {total:,} decoded", end="\n" if done == total else "", file=sys.stderr)
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

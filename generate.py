@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from experiments.decoding_options import DecodingOptions
 
 if TYPE_CHECKING:
-    from experiments.saved_run import LoadedModel
+    from experiments.saved_run import LoadedModel, SavedRun
 
 PROGRAM = "python generate.py"
 
@@ -39,22 +39,26 @@ class GenerateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import complain, parse_run
+    from experiments.run_command_line import complain, ending, parse_run, say
 
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], GenerateOptions())
+    if sys.stdout is None or (sys.stdin is None and options.prompt is None):
+        complain(PROGRAM, "stdin and stdout must be open", 1)
     from experiments.saved_run import open_saved_run
 
     try:
         run = open_saved_run(path)
-        _check(run.is_language_model, path, options)
+        _check(run, path, options)
         chosen = run.choose(options.checkpoint)
     except ValueError as error:
         complain(PROGRAM, error)
-    _say(f"{path} ({run.experiment.name}): {chosen.words}")
+    except OSError as error:
+        complain(PROGRAM, error, 1)
+    say(f"{path} ({run.experiment.name}): {chosen.words}")
     from experiments.line_translation import translate_lines, translate_typed
 
     model = run.loaded(chosen.params)
-    try:
+    with ending(PROGRAM):
         if run.is_language_model:
             _continue(model, options)
         elif sys.stdin.isatty():
@@ -62,39 +66,44 @@ def main() -> None:
         else:
             maps = Path(options.attention) if options.attention else None
             translate_lines(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores, maps=maps)
-    except BrokenPipeError:  # whoever reads the results has seen enough
-        sys.stderr.close()
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except (ValueError, OSError) as error:
-        complain(PROGRAM, error, 1)
 
 
-def _check(is_language_model: bool, path: str, options: GenerateOptions) -> None:
-    """Raises ValueError for options that this kind of model has no use for."""
-    if is_language_model:
-        for name in ("beam", "nbest", "scores", "attention"):
+def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
+    """Raises ValueError for options that this model, or a terminal, has no use for."""
+    from experiments.translator import output_length
+
+    if run.is_language_model:
+        for name in ("beam", "nbest", "batch_size", "scores", "attention"):
             if getattr(options, name) != getattr(GenerateOptions, name):
                 raise ValueError(f"--{name} is for an encoder–decoder, and {path} is a language model")
     elif options.prompt is not None:
         raise ValueError(
             f"--prompt is for a language model, and {path} is an encoder–decoder: it reads lines from stdin"
         )
+    else:
+        output_length(run, options)
     if options.attention:
+        if sys.stdin.isatty():
+            raise ValueError("--attention is for the lines of a file: < lines.txt")
         directory = Path(options.attention)
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ValueError(f"--attention {directory} is there already: name a new directory")
 
 
 def _continue(model: LoadedModel, options: GenerateOptions) -> None:
-    from experiments.continuation import continuation
+    from data.tokenizer import UNK
+    from experiments.continuation import continuation, tokens_in_sight
     from experiments.line_translation import decode_input, unknown_characters
+    from experiments.run_command_line import say
+
+    tokenizer = model.tokenizers["text"]
 
     def go_on(prompt: str, number: int = 0) -> None:
-        unknown = int((model.tokenizers["text"].encode(prompt) == 3).sum())
-        if unknown:
-            _say(f"the prompt has {unknown} unknown tokens{unknown_characters(model.tokenizers['text'], [prompt])}")
+        ids = tokenizer.encode(prompt)
+        if unknown := int((ids == UNK).sum()):
+            say(f"the prompt has {unknown} unknown tokens{unknown_characters(tokenizer, [prompt])}")
+        if (seen := tokens_in_sight(model, len(ids) + 1)) <= len(ids):
+            say(f"of the {len(ids):,} tokens of the prompt the model reads the last {seen:,}")
         for piece in continuation(model, prompt, options.decoding, number):
             sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
             sys.stdout.buffer.flush()
@@ -103,15 +112,11 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
     if options.prompt is not None:
         go_on(options.prompt)
     elif sys.stdin.isatty():
-        _say("each line is a prompt; Ctrl-D ends")
+        say("each line is a prompt; Ctrl-D ends")
         for number, line in enumerate(sys.stdin):
             go_on(line.removesuffix("\n"), number)
     else:
         go_on("\n".join(decode_input(sys.stdin.buffer)))
-
-
-def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

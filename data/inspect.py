@@ -18,7 +18,7 @@ import numpy as np
 from data.batches import PairData, TextData, load
 from data.config import DataConfig
 from data.lengths import draw, histogram
-from data.options import check_options
+from data.options import parse_options
 from data.tokenizer import EOS, UNK
 
 _BAR = 40
@@ -132,23 +132,14 @@ def _ids(batch: dict[str, Any]) -> list[np.ndarray]:
 
 def main() -> None:
     """The command line."""
-    import tyro
-
     program, words = "python -m data.inspect", sys.argv[1:]
     if not words or words[0].startswith("-"):
         print(f"usage: {program} SOURCE [--data.option VALUE ...]   (SOURCE --help shows the options)\n\n{__doc__}")
         sys.exit(0 if words in ([], ["-h"], ["--help"]) else 2)
     default = Inspection(DataConfig(source=words[0], batch_size=32))
     try:
-        options = tyro.cli(
-            Inspection,
-            prog=f"{program} SOURCE",
-            description=__doc__,
-            default=default,
-            args=check_options(words[1:], default),
-            use_underscores=True,
-        )
-    except (ValueError, TypeError) as error:
+        options = parse_options(words[1:], default, f"{program} SOURCE", __doc__)
+    except ValueError as error:
         print(f"{program}: {error}", file=sys.stderr)
         sys.exit(2)
     try:

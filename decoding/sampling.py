@@ -11,6 +11,9 @@ from jaxtyping import Array, Float, Int, Key
 from decoding.loop import decode
 from decoding.step import Cache, Decoded, Step, without_padded_ids
 
+LEAST, MOST = float(jnp.finfo(jnp.float32).tiny), float(jnp.finfo(jnp.float32).max)
+"""What is less than `LEAST` float32 takes for 0, and what is more than `MOST` for infinity."""
+
 
 def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
     """A key for each row, from its number: what a row draws is a function of (seed, number of the row) only.
@@ -65,9 +68,10 @@ def draw(
     top_p: float | int = 1.0,
 ) -> Int[Array, " B"]:
     """One token for each row; options as in `sample`. Of equal logits the lower id counts as the more probable."""
-    if temperature == 0:
+    if temperature < LEAST:
         return jnp.argmax(logits, axis=-1)
-    logits = logits / temperature
+    # So the highest is 0 and stays so, however small the temperature is; others may overflow to −∞, as they should.
+    logits = (logits - logits.max(axis=-1, keepdims=True)) / min(temperature, MOST)
     choose = jax.vmap(jax.random.categorical)
     if not top_k and top_p == 1:
         return choose(keys, logits)
@@ -75,7 +79,7 @@ def draw(
     probabilities = jax.nn.softmax(logits, axis=-1)
     before = jnp.cumsum(probabilities, axis=-1) - probabilities
     if top_p < 1:
-        logits = jnp.where(before < top_p, logits, -jnp.inf)
+        logits = jnp.where(before < max(top_p, LEAST), logits, -jnp.inf)
     return jnp.take_along_axis(ids, choose(keys, logits)[:, None], axis=-1)[:, 0]
 
 

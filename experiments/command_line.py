@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import NoReturn
 
-from data.options import check_options
+from data.options import parse_options
 from experiments.catalogue import catalogue, load_experiment
 from experiments.experiment import Config, Experiment
+from experiments.run_command_line import complain
 from experiments.saved_config import read_experiment
 
 
@@ -27,19 +27,11 @@ def parse(program: str, words: list[str]) -> Experiment:
     name, options = words[0], words[1:]
     try:
         experiment, doc = read_experiment(Path(name)) if name.endswith(".json") else load_experiment(name)
-        config = _apply(f"{program} {name}", doc, experiment.config, options)
+        kind = Config[type(experiment.config.model)]
+        config = parse_options(options, experiment.config, f"{program} {name}", doc, kind)
     except ValueError as error:
-        _fail(program, str(error))
+        complain(program, error)
     return dataclasses.replace(experiment, config=config)
-
-
-def _apply(program: str, doc: str, config: Config, options: list[str]) -> Config:
-    import tyro  # here: listing the experiments needs none of it
-
-    words = check_options(options, config)
-    return tyro.cli(
-        Config[type(config.model)], prog=program, description=doc, default=config, args=words, use_underscores=True
-    )
 
 
 def _list(program: str) -> None:
@@ -50,8 +42,3 @@ def _list(program: str) -> None:
     )
     for name, line in names.items():
         print(f"  {name:<{width}}  {line}")
-
-
-def _fail(program: str, message: str) -> NoReturn:
-    print(f"{program}: {message}", file=sys.stderr)
-    sys.exit(2)

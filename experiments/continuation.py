@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,16 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from data.tokenizer import EOS, PAD, REPLACEMENT
-from decoding import greedy, row_keys, sample, start_language_model
+from data.tokenizer import EOS, REPLACEMENT
+from decoding import row_keys, start_language_model
+from decoding.sampling import draw
 from experiments.decoding_options import DecodingOptions
 
 if TYPE_CHECKING:
     from experiments.experiment import Trained
     from experiments.saved_run import LoadedModel
 
-CHUNK = 16
-"""Tokens that are decoded by one program call; then they are given out, and the text so far is read again."""
+PIECE = 16
+"""Tokens that one call of the program takes; then what it wrote is given out."""
 MAX_TOKENS = 500
 """Tokens of a continuation where it is not said."""
 
@@ -30,44 +30,85 @@ def continuation(
 ) -> Iterator[str]:
     """What follows `prompt`, in pieces: until the model ends the document, or has written `options.max_tokens`.
 
-    The model reads as many tokens as a row of its training had, less those of a piece: of a longer text the last ones.
-    The beginning of the text is a document's.
+    The model sees as many tokens as a row of its training had; the beginning of the text is a document's. As long as
+    prompt and continuation are no more than that, the pieces together are what `greedy` or `sample` gives in one call:
+    token t is drawn with the row's key folded with t, however the pieces are cut. A longer text is read again, its last
+    three quarters of that many tokens, whenever the model's sight is full.
 
     Args:
       number: of the prompt; what is sampled depends on it and on the seed.
     """
-    tokenizer, model = trained.tokenizers["text"], trained.model
-    context = min(trained.limits.max_target_length, model.config.max_length)
-    chunk = min(CHUNK, max(1, context // 4))
-    width = context - chunk + 1
-    tokens = [EOS, *tokenizer.encode(prompt).tolist()]
-    begin, left = len(tokens), options.max_tokens or MAX_TOKENS
-    static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=chunk)
+    tokenizer, model, params = trained.tokenizers["text"], trained.model, trained.params
+    sight = _sight(trained)
     (key,) = row_keys(jax.random.key(options.seed, impl="threefry2x32"), jnp.array([number]))
-    written, ended, piece = "", False, 0
-    while left > 0 and not ended:
-        window = np.full((1, width), PAD, np.int32)
-        last = tokens[-width:]
-        window[0, : len(last)] = last
-        keys = jax.random.fold_in(key, piece)[None]
-        new = np.asarray(_next(model, trained.params, window, np.array([len(last)], np.int32), keys, options=static))[0]
-        new = new[:left].tolist()
+    choice = (options.temperature, options.top_k, options.top_p) if options.sample else (0.0, 0, 1.0)
+    text = [EOS, *tokenizer.encode(prompt).tolist()]
+    begin, end = len(text), len(text) + (options.max_tokens or MAX_TOKENS)
+    written, ended, cache = "", False, None
+    while len(text) < end and not ended:
+        if cache is None or free == 0:
+            window = text[-tokens_in_sight(trained, len(text)) :]
+            # Whole pieces are read at once, so that there are few programs; what is left of them, token by token.
+            whole = (len(window) - 1) // PIECE * PIECE
+            cache = _read(model, params, np.array([window[: whole + 1]], np.int32), sight=sight)
+            given, free = window[whole:], sight - whole
+        count = min(PIECE, free, len(given) + end - len(text) - 1)
+        tokens = np.array(given + [0] * (PIECE - len(given)), np.int32)
+        numbers = (len(given), count, len(text) - begin)
+        cache, new = _write(model, params, cache, tokens, numbers, key, sight=sight, choice=choice)
+        new = np.asarray(new)[len(given) - 1 : count].tolist()
+        free -= count
         if ended := EOS in new:
             new = new[: new.index(EOS)]
-        tokens, left, piece = tokens + new, left - len(new), piece + 1
-        text = tokenizer.decode(tokens[begin:])
+        text, given = text + new, new[-1:]
+        found = tokenizer.decode(text[begin:])
         # Bytes at the end that are no character yet may become one with the next piece.
-        ready = text if ended or left <= 0 else text.rstrip(REPLACEMENT)
+        ready = found if ended or len(text) >= end else found.rstrip(REPLACEMENT)
         if ready.startswith(written) and len(ready) > len(written):
             yield ready[len(written) :]
             written = ready
 
 
-@partial(jax.jit, static_argnames=("model", "options"))
-def _next(model, params, window, length, keys, *, options: DecodingOptions):
-    start = start_language_model(model, params, window, length, max_tokens=options.max_tokens)
-    ends = {"max_tokens": options.max_tokens, "end_id": EOS, "pad_id": PAD}
-    if options.sample:
-        choice = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
-        return sample(*start, keys, **choice, **ends).tokens
-    return greedy(*start, **ends).tokens
+def tokens_in_sight(trained: Trained | LoadedModel, length: int) -> int:
+    """How many of a text's `length` tokens, the document's beginning counted, are read: all, or three quarters of what
+    the model can see at once, to leave room for what follows."""
+    sight = _sight(trained)
+    return length if length <= sight else max(1, sight - max(1, sight // 4))
+
+
+def _sight(trained: Trained | LoadedModel) -> int:
+    return min(trained.limits.max_target_length, trained.model.config.max_length)
+
+
+@partial(jax.jit, static_argnames=("model", "sight"))
+def _read(model, params, tokens, *, sight: int):
+    """A cache of `sight` slots that holds all of `tokens` but the last."""
+    return start_language_model(model, params, tokens, max_tokens=sight - tokens.shape[1] + 1).cache
+
+
+@partial(jax.jit, static_argnames=("model", "sight", "choice"), donate_argnames="cache")
+def _write(model, params, cache, tokens, numbers, key, *, sight: int, choice: tuple[float, int, float]):
+    """The cache after `count` steps more, and what is drawn after each of them, [PIECE].
+
+    The first `num_given` steps take the tokens that are given; each later one what the one before has drawn. What is
+    drawn after the last given token is the `index`-th of the continuation.
+
+    Args:
+      tokens: [PIECE], the given ones first.
+      numbers: num_given, count, index.
+      choice: temperature, top_k and top_p, as `sample` takes them.
+    """
+    num_given, count, index = numbers
+    # For its step alone: nothing is read here.
+    step = start_language_model(model, params, tokens[None, :1], max_tokens=sight).step
+
+    def advance(place, loop):
+        cache, newest, drawn = loop
+        newest = jnp.where(place < num_given, tokens[place], newest)
+        cache, logits = step(cache, newest[None])
+        now = jax.random.fold_in(key, index + place - (num_given - 1))
+        newest = draw(now[None], logits, *choice)[0].astype(tokens.dtype)
+        return cache, newest, drawn.at[place].set(newest)
+
+    cache, _, drawn = jax.lax.fori_loop(0, count, advance, (cache, tokens[0], tokens))
+    return cache, drawn

@@ -42,6 +42,8 @@ class DecodingOptions:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"--{name} must be a whole number, {least} or more, got {value!r}")
+        if self.seed >= 2**32:
+            raise ValueError(f"--seed must be less than 2**32, got {self.seed}")
         for name, wanted, holds in (
             ("length_penalty", "a finite number", lambda x: True),
             ("temperature", "a number, 0 or more", lambda x: x >= 0),

@@ -17,6 +17,14 @@ def one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
+def make_folder(run: RunDirectory) -> None:
+    """Before hours of decoding. Raises OSError if nothing can be written there."""
+    folder = run.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"{folder} cannot be written to")
+
+
 def save_evaluation(
     run: RunDirectory, name: str, record: Mapping[str, Any], texts: Mapping[str, Sequence[str]]
 ) -> dict[str, Path]:

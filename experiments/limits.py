@@ -49,11 +49,14 @@ def read_limits(run: RunDirectory) -> Limits:
     """What `save_limits` wrote.
 
     Raises:
-      ValueError: there is none: training has not begun, or was done before there were such files.
+      ValueError: there is none: training has not begun, or was done before there were such files. Or it is damaged.
     """
     path = run.path / FILE_NAME
     if not path.exists():
         raise ValueError(f"{run.path} has no {FILE_NAME}: its training has not begun, or is of an older version")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    shapes = {name: tuple(shape) for name, shape in record["input_shapes"].items()}
-    return Limits(record["vocab_sizes"], shapes, tuple(record["source_widths"]), record["max_target_length"])
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        shapes = {name: tuple(shape) for name, shape in record["input_shapes"].items()}
+        return Limits(record["vocab_sizes"], shapes, tuple(record["source_widths"]), record["max_target_length"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not what training wrote: {type(error).__name__}: {error}") from error

@@ -12,6 +12,8 @@ import numpy as np
 from data.sequences import Sequences
 from data.tokenizer import UNK, Tokenizer
 from experiments.decoding_options import DecodingOptions
+from experiments.evaluation_files import one_line
+from experiments.run_command_line import say
 from experiments.translator import Hypothesis, Translator
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def translate_lines(
     *,
     scores: bool = False,
     maps: Path | None = None,
+    first: int = 0,
 ) -> None:
     """Decode the lines of `source` into `target`; say on stderr whatever is not as it should be.
 
@@ -40,6 +43,7 @@ def translate_lines(
 
     Args:
       maps: directory for a picture of the attention of each line that is not blank, `line-1.png` and so on, from 1.
+      first: number of the first line, which what is sampled depends on.
 
     Raises:
       ValueError: the input is not UTF-8; nothing has been decoded then.
@@ -48,30 +52,30 @@ def translate_lines(
     translator = Translator(model, options.decoding, scores=scores)
     real = [number for number, line in enumerate(lines) if line.strip()]
     sources = translator.encode([lines[number] for number in real])
-    _report_input(translator, model.tokenizers["source"], sources, lines, real)
+    _report_input(translator, model.tokenizers["source"], sources, lines, real, first)
     written, unfinished, broken = 0, [], []
     size = AT_A_TIME * options.batch_size
     for begin in range(0, len(real), size):
         numbers = np.array(real[begin : begin + size])
         progress = _Progress(begin, len(real))
-        found = translator.hypotheses(_part(sources, begin, begin + len(numbers)), numbers, progress)
+        found = translator.hypotheses(_part(sources, begin, begin + len(numbers)), first + numbers, progress)
         for number, best in zip(numbers.tolist(), found, strict=True):
-            _write_blank(target, written, number, options.nbest)
+            _write_blank(target, first + written, first + number, options.nbest)
             written = number + 1
             if not best[0].finished:
                 unfinished.append(number)
-            if any("\n" in each.text for each in best):
+            if any(each.text != one_line(each.text) for each in best):
                 broken.append(number)
-            target.write(b"".join(_formatted(number, best, options.nbest, scores)))
+            target.write(b"".join(_formatted(first + number, best, options.nbest, scores)))
             if maps is not None:
                 _draw(translator, lines[number], best[0], maps / f"line-{number + 1}.png")
         target.flush()
-    _write_blank(target, written, len(lines), options.nbest)
+    _write_blank(target, first + written, first + len(lines), options.nbest)
     target.flush()
     if unfinished:
-        say(f"cut off after {translator.max_tokens} tokens, no end in sight: {_lines(unfinished)}")
+        say(f"cut off after {translator.max_tokens} tokens, no end in sight: {_lines(unfinished, first)}")
     if broken:
-        say(f"line breaks in the output, written as spaces: {_lines(broken)}")
+        say(f"line breaks in the output, written as spaces: {_lines(broken, first)}")
 
 
 def translate_typed(model: LoadedModel, options: DecodingOptions, *, scores: bool = False) -> None:
@@ -79,8 +83,8 @@ def translate_typed(model: LoadedModel, options: DecodingOptions, *, scores: boo
     import io
 
     say("a line in, a line out; Ctrl-D ends")
-    for line in sys.stdin:
-        translate_lines(model, options, io.BytesIO(line.encode()), sys.stdout.buffer, scores=scores)
+    for number, line in enumerate(sys.stdin):
+        translate_lines(model, options, io.BytesIO(line.encode()), sys.stdout.buffer, scores=scores, first=number)
 
 
 def decode_input(source: BinaryIO) -> list[str]:
@@ -105,31 +109,26 @@ def unknown_characters(tokenizer: Tokenizer, lines: Sequence[str]) -> str:
     return ": " + ", ".join(map(repr, found[:10])) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
 
 
-def say(message: str) -> None:
-    """On stderr, since stdout is for results."""
-    print(message, file=sys.stderr, flush=True)
-
-
 def _report_input(
-    translator: Translator, tokenizer: Tokenizer, sources: Sequences, lines: list[str], real: list[int]
+    translator: Translator, tokenizer: Tokenizer, sources: Sequences, lines: list[str], real: list[int], first: int
 ) -> None:
     if blank := len(lines) - len(real):
         say(f"{blank:,} of {len(lines):,} lines are blank and stay so")
     longest = translator.max_source_length
     long = [real[n] for n in np.flatnonzero(sources.lengths > longest)]
     if long:
-        say(f"cut to the {longest - 1} tokens that the model reads at most: {_lines(long)}")
+        say(f"cut to the {longest - 1} tokens that the model reads at most: {_lines(long, first)}")
     if sources.num_unknown:
         at = np.searchsorted(sources.offsets, np.flatnonzero(sources.ids == UNK), side="right") - 1
         numbers = [real[n] for n in np.unique(at)]
         characters = unknown_characters(tokenizer, [lines[number] for number in numbers])
-        say(f"{sources.num_unknown:,} tokens that the training data lack, in {_lines(numbers)}{characters}")
+        say(f"{sources.num_unknown:,} tokens that the training data lack, in {_lines(numbers, first)}{characters}")
 
 
 def _formatted(number: int, best: list[Hypothesis], nbest: int, scores: bool) -> list[bytes]:
     rows = []
     for each in best:
-        text = " ".join(each.text.split("\n"))
+        text = one_line(each.text)
         if nbest > 1:
             text = f"{number} ||| {text} ||| {each.score:.4f}" + ("" if each.finished else " ||| unfinished")
         elif scores:
@@ -155,9 +154,9 @@ def _draw(translator: Translator, line: str, best: Hypothesis, path: Path) -> No
     attention_map(weights[-1], source, target, path, f"Where the last decoder layer looks: {line}")
 
 
-def _lines(numbers: Sequence[int]) -> str:
-    """`lines 1, 5 and 3 more`, counted from 1."""
-    shown = ", ".join(str(number + 1) for number in numbers[:10])
+def _lines(numbers: Sequence[int], first: int) -> str:
+    """`lines 1, 5 and 3 more`, counted from 1 if the first has number 0."""
+    shown = ", ".join(str(first + number + 1) for number in numbers[:10])
     more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
     return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
@@ -169,6 +168,6 @@ class _Progress:
         self._before, self._total = before, total
 
     def __call__(self, done: int) -> None:
-        if sys.stderr.isatty() and self._total > 1:
+        if sys.stderr is not None and sys.stderr.isatty() and self._total > 1:
             now = self._before + done
             print(f"\r{now:,} of {self._total:,} lines", end="\n" if now == self._total else "", file=sys.stderr)

@@ -1,12 +1,14 @@
-"""From the words of a command line to a run and the options of a script that uses it."""
+"""From the words of a command line to a run and the options of a script that uses it; and how such a script ends."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NoReturn, TypeVar
 
-from data.options import check_options
+from data.options import parse_options
 
 Options = TypeVar("Options")
 
@@ -16,39 +18,54 @@ def parse_run(program: str, doc: str, words: list[str], default: Options) -> tup
 
     Exits with status 0 after a help text, 2 after one line about what was wrong.
     """
-    asked = [word for word in words if word in ("-h", "--help")]
-    if asked:
+    if {"-h", "--help"} & set(words):
         words = ["RUN", "--help"]
     if not words or words[0].startswith("-"):
         complain(program, f"wanted a run's directory first, {program} runs/NAME; --help shows the options")
-    import tyro
-
-    kind = type(default)
-
-    @dataclass(frozen=True)
-    class Unchecked(kind):
-        """Without the checks of its values: tyro would put a frame around what they say."""
-
-        def __post_init__(self) -> None:
-            pass
-
     run, options = words[0], words[1:]
     try:
-        options = check_options(options, default)
-        parsed = tyro.cli(
-            Unchecked,
-            prog=f"{program} {run}",
-            description=doc,
-            default=Unchecked(**vars(default)),
-            args=options,
-            use_underscores=True,
-        )
-        return run, kind(**vars(parsed))
+        return run, parse_options(options, default, f"{program} {run}", doc)
     except ValueError as error:
-        complain(program, str(error))
+        complain(program, error)
 
 
 def complain(program: str, message: object, code: int = 2) -> NoReturn:
     """One line on stderr, and the end: 2 for what was asked wrongly, 1 for what failed."""
-    print(f"{program}: {message}", file=sys.stderr)
+    say(f"{program}: {message}")
     sys.exit(code)
+
+
+def say(message: object) -> None:
+    """On stderr, since stdout is for results."""
+    if sys.stderr is not None:  # closed: then print would take stdout
+        print(message, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def ending(program: str) -> Iterator[None]:
+    """What fails in here ends the script with status 1 and one line, Ctrl-C with 130.
+
+    A reader of stdout that has seen enough (`| head`) ends it with 1 and nothing said.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _flush()
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _flush()
+        sys.exit(130)
+    except (ValueError, OSError) as error:
+        _flush()
+        complain(program, error, 1)
+
+
+def _flush() -> None:
+    """Whatever stdout still takes; else the interpreter would try once more at its end, and complain."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -31,7 +31,7 @@ def read_experiment(path: Path) -> tuple[Experiment, str]:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(record, dict) or "experiment" not in record:
+    if not isinstance(record, dict) or not isinstance(record.get("experiment"), str):
         raise ValueError(f"{path} is not the config of a run: it names no experiment")
     experiment, doc = load_experiment(record.pop("experiment"))
     config = _fill(experiment.config, record, str(path), "")
@@ -49,6 +49,8 @@ def _fill(config: Any, record: dict[str, Any], path: str, prefix: str) -> Any:
             raise ValueError(f"{path}: unknown key {prefix}{key}{hint}")
         old = getattr(config, key)
         if dataclasses.is_dataclass(old):
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}: {prefix}{key} must be a section of options, got {value!r}")
             value = _fill(old, value, path, f"{prefix}{key}.")
         elif isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)

@@ -55,6 +55,7 @@ class SavedRun:
 
         Raises:
           ValueError: no such checkpoint; names the run and what there is.
+          OSError: it cannot be read.
         """
         experiment, limits = self.experiment, self.limits
         like = jax.eval_shape(lambda: new_state(experiment, self.model, limits.input_shapes))
@@ -63,6 +64,10 @@ class SavedRun:
                 return choose(checkpoints, like, checkpoint, experiment.config.train.keep_checkpoints)
         except ValueError as error:
             raise ValueError(f"{self.directory.path}: {error}") from error
+        except Exception as error:  # Orbax has many kinds for files that are damaged or gone, and pages to say so
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            where = self.directory.checkpoints
+            raise OSError(f"checkpoint {checkpoint} in {where} cannot be read, it may be damaged ({reason})") from error
 
     def loaded(self, params: Any) -> LoadedModel:
         """The model with these parameters."""
@@ -73,7 +78,8 @@ def open_saved_run(path: str | Path) -> SavedRun:
     """The run in the directory `path`, finished or not.
 
     Raises:
-      ValueError: it is no run's directory, or has no checkpoint; in one line.
+      ValueError: it is no run's directory, has no checkpoint, or a file that is not what it should be; in one line.
+      OSError: a file of it is gone.
     """
     run = RunDirectory(Path(path))
     if not run.config.exists():

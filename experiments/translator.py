@@ -19,7 +19,7 @@ from experiments.decoding_options import DecodingOptions
 
 if TYPE_CHECKING:
     from experiments.experiment import Trained
-    from experiments.saved_run import LoadedModel
+    from experiments.saved_run import LoadedModel, SavedRun
 
 
 class CrossAttention(NamedTuple):
@@ -43,6 +43,18 @@ class Hypothesis(NamedTuple):
     """int32, its end not among them."""
 
 
+def output_length(trained: Trained | LoadedModel | SavedRun, options: DecodingOptions) -> int:
+    """Tokens that an output may have, its end counted: what `options` say, or as many as the longest training target.
+
+    Raises:
+      ValueError: more than the model has positions for.
+    """
+    length, most = options.max_tokens or trained.limits.max_target_length, trained.model.config.max_length
+    if length > most:
+        raise ValueError(f"outputs of {length} tokens are longer than the model's {most} positions (model.max_length)")
+    return length
+
+
 class Translator:
     """Decoding of text in batches, compiled once for each width that training had.
 
@@ -52,7 +64,7 @@ class Translator:
       scores: whether hypotheses have scores where they cost an extra pass, which is without a beam.
 
     Raises:
-      ValueError: more tokens than the model has positions for.
+      ValueError: as `output_length`.
     """
 
     def __init__(
@@ -61,12 +73,7 @@ class Translator:
         options = options or DecodingOptions()
         self._trained, self._limits, self._rows = trained, trained.limits, options.batch_size
         self._tokenizers = trained.tokenizers
-        self.max_tokens = options.max_tokens or self._limits.max_target_length
-        if self.max_tokens > trained.model.config.max_length:
-            raise ValueError(
-                f"outputs of {self.max_tokens} tokens are longer than the model's {trained.model.config.max_length} "
-                "positions (model.max_length)"
-            )
+        self.max_tokens = output_length(trained, options)
         self._key = jax.random.key(options.seed, impl="threefry2x32")
         # What does not change the program is left out, so that one is compiled for all.
         static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
@@ -113,6 +120,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """The n best outputs for each source, the best first; fewer where there are not so many different ones.
 
+        Of a source without tokens it is the empty text, whatever the model would say: nothing in, nothing out.
+
         Args:
           numbers: int [N], those of the sources, which what is sampled depends on. None: from 0 on.
           progress: called with the number of sources that have been decoded, after each batch.
@@ -131,6 +140,8 @@ class Translator:
             done += int((rows >= 0).sum())
             if progress is not None:
                 progress(done)
+        for blank in np.flatnonzero(sources.lengths == 1):
+            found[blank] = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
         return found
 
     def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:

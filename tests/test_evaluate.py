@@ -1,6 +1,7 @@
 """evaluate.py: the numbers are those of the texts it leaves behind, and no other setting's are overwritten."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -106,8 +107,18 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     assert metrics["tokens"] == len(text) + 1  # and its end
     bits = metrics["nats_per_token"] * metrics["tokens"] / 0.69314718 / len(text.encode())
     assert metrics["bits_per_byte"] == pytest.approx(bits)
-    refusal = evaluate(text_run, "--split", "validation", "--beam", 4)
-    assert refusal.code == 2 and "is a language model" in refusal.err
+    for words in (["--beam", 4], ["--scoring", "translation"], ["--group", "x"], ["--tokenized"]):
+        refusal = evaluate(text_run, "--split", "validation", *words)
+        assert refusal.code == 2 and "is a language model" in refusal.err
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_work(evaluate, tmp_path, spelling_run):
+    copy = shutil.copytree(spelling_run, tmp_path / "copy")
+    shutil.rmtree(copy / "evaluation", ignore_errors=True)
+    (copy / "evaluation").write_text("mine")
+    done = evaluate(copy, "--split", "validation")
+    assert done.code == 1 and done.out == "" and "step 150" not in done.err
+    assert "File exists" in done.err.splitlines()[-1] and (copy / "evaluation").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -115,8 +126,13 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     [
         (["--split", "tset"], "has no split 'tset': there are train, validation, test"),
         (["--spilt", "test"], "perhaps you meant --split"),
+        (
+            ["--scoring", "foo"],
+            "--scoring must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
+        ),
         (["--checkpoint", "average:9"], "average:9 wants the newest 9"),
         (["--beam", "3", "--nbest", "2"], "--nbest is for generate.py"),
+        (["--max_tokens", "1000"], "outputs of 1000 tokens are longer than the model's"),
         (["--group", "colour"], "no 'colour' to group them by: there are source, target"),
     ],
 )

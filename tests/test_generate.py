@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from experiments.saved_run import open_saved_run
 from experiments.translator import Translator
 from generate import main
-from tests.scripts import in_a_process, in_this_process
+from tests.scripts import ROOT, in_a_process, in_this_process
 
 
 @pytest.fixture
@@ -42,6 +44,43 @@ def test_a_line_in_is_a_line_out(spelling_run):
     assert "2 of 8 lines are blank" in done.err
     assert "cut to the 3 tokens that the model reads at most: line 4\n" in done.err
     assert "2 tokens that the training data lack, in line 5: 'x', '☃'" in done.err
+
+
+def test_odd_characters_neither_make_nor_lose_a_line(generate, spelling_run):
+    """A byte order mark, CRLF, line separators of Unicode, a form feed, CR and NUL within lines: LF alone ends one."""
+    text = "\ufeffab\r\nabc\u2028\n\u0085abc\nab\x00\nab\rc\n\x0c\n\u3000\nabc"
+    done = generate(spelling_run, stdin=text.encode())
+    assert done.code == 0 and done.out.count("\n") == 8 and "\r" not in done.out
+    out = lines(done.out)
+    assert (out[0], out[5], out[6], out[7]) == ("A B", "", "", "A B C")
+    assert "4 tokens that the training data lack, in lines 2, 3, 4, 5: '\\x00', '\\r', '\\x85', '\\u2028'" in done.err
+
+
+def test_line_breaks_in_an_output_are_spaces(generate, monkeypatch, spelling_run):
+    """Whatever a model writes, a line stays a line; and it is said."""
+    from data.tokenizer import CharacterTokenizer
+
+    monkeypatch.setattr(CharacterTokenizer, "decode", lambda self, ids: "x\ry\r\nz\n")
+    done = generate(spelling_run, stdin=b"ab\n\nabc\n")
+    assert done.out == "x y z \n\nx y z \n" and "written as spaces: lines 1, 3\n" in done.err
+
+
+def test_an_unfinished_run_by_a_relative_path(generate, tmp_path, monkeypatch, spelling_run):
+    copy = shutil.copytree(spelling_run, tmp_path / "runs" / "mine")
+    (copy / "result.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert generate("runs/mine/", stdin=b"abc").out == "A B C\n"
+
+
+def test_a_source_without_tokens_has_an_empty_output(spelling_run):
+    """Where lines are decoded in code, too; the blank one is not asked."""
+    run = open_saved_run(spelling_run)
+    translator = Translator(run.loaded(run.choose("last").params))
+    assert translator.lines(["", "ab", ""]) == ["", "A B", ""]
+    (nothing,), (some,), _ = translator.hypotheses(translator.encode(["", "ab", ""]))
+    assert nothing[:3] == ("", 0.0, True) and some.text == "A B"
+    with pytest.raises(ValueError, match="line 2 has 4 tokens, the model reads at most 3: 'abca'"):
+        translator.lines(["ab", "abca"])
 
 
 def test_nothing_in_nothing_out(generate, spelling_run):
@@ -145,6 +184,53 @@ def test_checkpoints(generate, spelling_run):
         assert "checkpoint" in refused(generate(spelling_run, f"--checkpoint={word}"))
 
 
+@pytest.mark.parametrize(
+    ("damage", "code", "message"),
+    [
+        (
+            lambda run: (run / "limits.json").write_text("{"),
+            2,
+            "limits.json is not what training wrote: JSONDecodeError",
+        ),
+        (lambda run: (run / "limits.json").write_text("{}"), 2, "limits.json is not what training wrote: KeyError"),
+        (lambda run: (run / "limits.json").unlink(), 2, "its training has not begun, or is of an older version"),
+        (lambda run: shutil.rmtree(run / "tokenizers"), 1, "tokenizer_source.json"),
+        (lambda run: shutil.rmtree(run / "checkpoints" / "150" / "state"), 1, "cannot be read, it may be damaged"),
+        (lambda run: (run / "config.json").write_text('{"experiment": 3}'), 2, "it names no experiment"),
+        (
+            lambda run: (run / "config.json").write_text('{"experiment": "reverse", "model": 3}'),
+            2,
+            "model must be a section of options, got 3",
+        ),
+    ],
+)
+def test_what_is_damaged_is_said_in_one_line(generate, tmp_path, spelling_run, damage, code, message):
+    copy = shutil.copytree(spelling_run, tmp_path / "copy")
+    damage(copy)
+    assert message in refused(generate(copy, stdin=b"ab\n"), code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [
+        ("< {lines} | head -n 1", 1, ""),
+        ("< {lines} > /dev/full", 1, "python generate.py: [Errno 28] No space left on device\n"),
+        ("<&- ", 1, "python generate.py: stdin and stdout must be open\n"),
+        ("< {lines} >&-", 1, "python generate.py: stdin and stdout must be open\n"),
+        ("< {lines} 2>&- | sort -u", 0, ""),
+    ],
+)
+def test_streams_that_end_early(tmp_path, spelling_run, redirection, code, message):
+    """One line at most, no traceback, and never a word of stderr's on stdout."""
+    (tmp_path / "lines.txt").write_text("ab\n" * 20_000)
+    command = f"set -o pipefail; {sys.executable} generate.py {spelling_run} {redirection}"
+    command = command.replace("{lines}", str(tmp_path / "lines.txt"))
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if "step 150, the last" not in line)
+    assert (done.returncode, said) == (code, message) and done.stdout in ("", "A B\n")
+
+
 def test_what_is_no_run_is_refused_in_one_line(generate, tmp_path, spelling_run):
     assert "is no directory" in refused(generate(tmp_path / "nowhere"))
     (tmp_path / "thesis.txt").write_text("mine")
@@ -161,6 +247,9 @@ def test_what_is_no_run_is_refused_in_one_line(generate, tmp_path, spelling_run)
     ("words", "message"),
     [
         (["--beem", "4"], "perhaps you meant --beam"),
+        (["--beam", "x"], "--beam must be a whole number, got 'x'"),
+        (["--beam"], "--beam must be a whole number, got nothing"),
+        (["lines.txt"], "unknown word 'lines.txt'"),
         (["--beam", "0"], "--beam must be a whole number, 1 or more, got 0"),
         (["--nbest", "3"], "--nbest 3 wants a beam at least as wide"),
         (["--sample", "--beam", "4"], "exclude each other"),
@@ -168,6 +257,8 @@ def test_what_is_no_run_is_refused_in_one_line(generate, tmp_path, spelling_run)
         (["--length_penalty", "1"], "has no effect without --beam 2 or more"),
         (["--sample", "--temperature", "-1"], "--temperature must be a number, 0 or more"),
         (["--sample", "--top_p", "0"], "--top_p must be a number in (0, 1]"),
+        (["--sample", "--seed", "4294967296"], "--seed must be less than 2**32, got 4294967296"),
+        (["--max_tokens", "1000"], "outputs of 1000 tokens are longer than the model's"),
         (["--prompt", "x"], "--prompt is for a language model"),
     ],
 )
@@ -183,6 +274,12 @@ def test_input_that_is_no_text_is_refused_by_its_line(generate, spelling_run):
 def test_a_terminal_is_answered_line_by_line(generate, spelling_run):
     done = generate(spelling_run, stdin=b"ab\n\nabc\n", terminal=True)
     assert done.out == "A B\n\nA B C\n" and "Ctrl-D ends" in done.err
+    hot = ["--sample", "--temperature", 3, "--max_tokens", 6]
+    typed, read = (generate(spelling_run, *hot, stdin=b"ab\nab\nx\n", terminal=each) for each in (True, False))
+    assert typed.out == read.out and len(set(lines(read.out)[:2])) == 2 and "in line 3: 'x'" in typed.err
+    assert "--attention is for the lines of a file" in refused(
+        generate(spelling_run, "--attention", "maps", stdin=b"ab\n", terminal=True)
+    )
 
 
 def test_a_language_model_goes_on(generate, text_run):
@@ -197,4 +294,10 @@ def test_a_language_model_goes_on(generate, text_run):
     assert "2 unknown tokens: 'Q', 'Z'" in generate(text_run, "--prompt", "ZQ", "--max_tokens", 1).err
     typed = generate(text_run, "--max_tokens", 20, stdin=b"the cat\nthe dog\n", terminal=True)
     assert lines(typed.out)[0] == done.out[:20] and len(lines(typed.out)) == 2
+    assert lines(typed.out)[1] == generate(text_run, "--max_tokens", 20, "--prompt", "the dog").out.strip("\n")
+    assert (
+        "of the 24 tokens of the prompt the model reads the last 12\n"
+        in generate(text_run, "--prompt", "the cat sat. the dog ran", "--max_tokens", 1).err
+    )
     assert "--beam is for an encoder–decoder" in refused(generate(text_run, "--beam", 2))
+    assert "--batch_size is for an encoder–decoder" in refused(generate(text_run, "--batch_size", 2))

@@ -51,6 +51,11 @@ SHARES = (
     ({"temperature": 0.5}, [4, 64, 16, 1, 1]),
     ({"temperature": 0.5, "top_p": 0.7}, [0, 1, 0, 0, 0]),  # 64/86 of the sharpened ones reaches it
     ({"temperature": 0}, [0, 1, 0, 0, 0]),
+    # Beyond what float32 holds: next to 0, and next to infinity.
+    ({"temperature": 1e-30}, [0, 1, 0, 0, 0]),
+    ({"temperature": 1e-50}, [0, 1, 0, 0, 0]),
+    ({"temperature": 1e50}, [1, 1, 1, 1, 1]),
+    ({"top_p": 1e-50}, [0, 1, 0, 0, 0]),
 )
 
 

@@ -24,7 +24,8 @@ def refused(capsys, *words: str) -> str:
         parse("train.py", list(words))
     assert error.value.code == 2
     captured = capsys.readouterr()
-    return captured.err + captured.out
+    assert captured.out == "" and captured.err.count("\n") == 1, captured
+    return captured.err
 
 
 def test_options_reach_the_config():
@@ -72,14 +73,24 @@ def test_maybe_is_neither(capsys):
 )
 def test_a_misspelt_option_is_refused_and_the_near_one_named(capsys, option, meant):
     message = refused(capsys, "reverse", option, "1")
-    assert message.count("\n") == 1 and "perhaps you meant" in message and meant in message
+    assert "perhaps you meant" in message and meant in message
 
 
 def test_values_are_typed_and_checked(capsys):
-    assert "steps" in refused(capsys, "reverse", "--train.steps", "1.5")
-    assert "peak_lr must be a positive number, got -1.0" in refused(capsys, "reverse", "--optimizer.peak_lr", "-1")
-    assert "'relu', 'gelu'" in refused(capsys, "reverse", "--model.activation", "rely")
-    assert "divisible" in refused(capsys, "reverse", "--model.num_heads", "5")
+    """What the field's type refuses, and what the config refuses: one line either way."""
+    for option, value, wanted in (
+        ("--train.steps", "1.5", "--train.steps must be a whole number, got '1.5'"),
+        ("--optimizer.peak_lr", "abc", "--optimizer.peak_lr must be a number, got 'abc'"),
+        ("--model.activation", "rely", "--model.activation must be one of 'relu', 'gelu', got 'rely'"),
+        ("--model.d_k", "wide", "--model.d_k must be a whole number or None, got 'wide'"),
+        ("--optimizer.peak_lr", "-1", "peak_lr must be a positive number, got -1.0"),
+        ("--optimizer.peak_lr", "nan", "peak_lr must be a positive number, got nan"),
+        ("--data.buckets", "9", "buckets must be at most 6, not 9"),
+        ("--model.num_heads", "5", "divisible"),
+    ):
+        assert wanted in refused(capsys, "reverse", option, value)
+    assert "--train.steps must be a whole number, got nothing" in refused(capsys, "reverse", "--train.steps")
+    assert "unknown word '3': options are given as --option VALUE" in refused(capsys, "reverse", "3")
 
 
 def test_an_unknown_experiment_names_the_near_ones(capsys):

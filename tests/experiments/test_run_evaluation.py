@@ -1,0 +1,64 @@
+"""What is scored is text as people write it, and each output is held against its own references."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from analysis.corpus_bleu import bleu
+from data.word_tokenizer import WordTokenizer
+from experiments import run_evaluation
+from experiments.decoding_options import DecodingOptions
+from experiments.run_evaluation import evaluate_pairs
+from experiments.translator import Hypothesis
+
+EXAMPLES = [
+    {"source": "der hund beißt den mann", "target": "the d@@ og bites  the man to@@ day", "topic": "dogs"},
+    {"source": "die katze\nschläft auf der matte", "target": "the cat sleeps on the m@@ at", "topic": "cats"},
+    {"source": "der hund schläft", "target": "the d@@ og sleeps on the floor", "topic": "dogs"},
+]
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """evaluate_pairs of a model that gives these outputs, as its tokenizer decodes them."""
+    tokenizer = WordTokenizer.train(example["target"] for example in EXAMPLES)
+
+    class Answers:
+        def __init__(self, trained, options):
+            pass
+
+        def split_hypotheses(self, split, progress):
+            return [[Hypothesis(tokenizer.decode(tokenizer.encode(text)), 0.0, True, None)] for text in Answers.texts]
+
+    def run(texts, scoring="translation", **options):
+        Answers.texts = texts
+        monkeypatch.setattr(run_evaluation, "Translator", Answers)
+        monkeypatch.setattr(run_evaluation, "_loss", lambda trained, split: 1.0)
+        data = SimpleNamespace(examples=lambda split: EXAMPLES)
+        trained = SimpleNamespace(data=data, tokenizers={"target": tokenizer})
+        return evaluate_pairs(trained, "test", DecodingOptions(), scoring, **options)
+
+    return run
+
+
+def test_the_right_translation_is_100_and_pieces_are_joined(evaluated):
+    found = evaluated([example["target"] for example in EXAMPLES], tokenized=True)
+    for name in ("bleu", "chrf", "tokenized_bleu"):
+        assert found.metrics[name] == pytest.approx(100.0)
+    assert found.signatures.keys() == {"bleu", "chrf", "tokenized_bleu"}
+    assert found.metrics["exact_match"] == 1.0 and found.metrics["perplexity"] == pytest.approx(2.718281828)
+    assert found.texts["hypotheses"][0] == found.texts["references"][0] == "the dog bites the man today"
+    assert found.texts["sources"][1] == "die katze schläft auf der matte"
+    assert {len(texts) for texts in found.texts.values()} == {3}
+
+
+def test_another_order_is_another_score(evaluated):
+    """Rotated outputs: none is right, though every one is some reference."""
+    targets = [example["target"] for example in EXAMPLES]
+    found = evaluated(targets[1:] + targets[:1], group="topic")
+    assert found.metrics["exact_match"] == 0.0
+    assert found.metrics["bleu"] == bleu(found.texts["hypotheses"], found.texts["references"]).score < 50
+    found = evaluated([targets[0], targets[0], targets[2]], group="topic")
+    assert list(found.metrics["exact_match_by_group"].items()) == [("cats", 0.0), ("dogs", 1.0)]
+    with pytest.raises(ValueError, match="no 'colour' to group them by: there are source, target, topic"):
+        evaluated(targets, group="colour")
