@@ -151,7 +151,8 @@ def _draw(translator: Translator, line: str, best: Hypothesis, path: Path) -> No
     from analysis.attention import attention_map
 
     weights, source, target = translator.attention(line, best.tokens)
-    attention_map(weights[-1], source, target, path, f"Where the last decoder layer looks: {line}")
+    shown = line if len(line) <= 60 else f"{line[:59]}…"  # the picture is only as wide as the tokens that were read
+    attention_map(weights[-1], source, target, path, f"Where the last decoder layer looks: {shown}")
 
 
 def _lines(numbers: Sequence[int], first: int) -> str:

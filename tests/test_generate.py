@@ -144,18 +144,26 @@ def test_what_is_sampled_depends_on_seed_and_line_only(generate, spelling_run):
     assert generate(spelling_run, *hot, stdin=lines_in).out == first.out
     assert generate(spelling_run, *hot, "--seed", 1, stdin=lines_in).out != first.out
     assert generate(spelling_run, *hot, "--batch_size", 1, stdin=lines_in).out == first.out
-    # A blank line before moves the numbers, another text does not.
+    assert len(set(lines(generate(spelling_run, *hot, stdin=b"abc\nabc\nabc\n").out))) > 1
+    # The text of the line before does not matter.
     assert lines(generate(spelling_run, *hot, stdin=b"cab\nabc\nbb\n").out)[1] == lines(first.out)[1]
     assert generate(spelling_run, "--sample", "--temperature", 0, stdin=b"abc").out == "A B C\n"
 
 
-def test_attention_maps(generate, tmp_path, spelling_run):
+def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
     folder = tmp_path / "maps"
     done = generate(spelling_run, "--attention", folder, stdin=b"ab\n\nabc\n")
     assert done.code == 0 and sorted(path.name for path in folder.iterdir()) == ["line-1.png", "line-3.png"]
     assert (folder / "line-1.png").read_bytes().startswith(b"\x89PNG")
     assert "is there already" in refused(generate(spelling_run, "--attention", folder, stdin=b"ab\n"))
     run = open_saved_run(spelling_run)
+    titles = []
+    monkeypatch.setattr("analysis.attention.attention_map", lambda *args: titles.append(args[-1]))
+    generate(spelling_run, "--attention", tmp_path / "others", stdin=b"abc\n" + b"abc" * 3000)
+    assert [title.removeprefix("Where the last decoder layer looks: ") for title in titles] == [
+        "abc",
+        "abc" * 19 + "ab…",
+    ]
     weights, source, target = Translator(run.loaded(run.choose("last").params)).attention("ab")
     assert source == ["a", "b", "end"] and target == ["A", " ", "B", "end"]
     assert weights.shape == (1, 2, 4, 3)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from experiments import reverse
+from experiments.saved_run import open_saved_run
 from train import main, train
 from training.metrics import read_metrics
 
@@ -81,9 +82,10 @@ def test_reverse_reaches_its_card_number(tmp_path):
 
 
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
-    """SIGTERM to a real process in the middle: exit code 143, and the same bits as a run in one piece."""
-    whole = train(small(tmp_path / "whole", steps=200))
-    words = ["reverse", *SMALL, "--train.steps", "200", "--workdir", str(tmp_path / "stopped")]
+    """SIGTERM to a real process in the middle: exit code 143, and the same bits as a run in one piece; those of the
+    parameters' moving average too."""
+    whole = train(small(tmp_path / "whole", steps=200, ema=0.9))
+    words = ["reverse", *SMALL, "--train.steps", "200", "--train.ema", "0.9", "--workdir", str(tmp_path / "stopped")]
     process = start(*words)
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     deadline = time.monotonic() + 200
@@ -101,7 +103,10 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert code == 0, err
     assert f"steps {steps_before + 1} to 200" in out
     assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
-    assert_same_bits(train(small(tmp_path / "stopped", steps=200)).params, whole.params)
+    assert_same_bits(train(small(tmp_path / "stopped", steps=200, ema=0.9)).params, whole.params)
+    averages = [open_saved_run(tmp_path / name).choose("ema").params for name in ("stopped", "whole")]
+    assert_same_bits(*averages)
+    assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (averages[0], whole.params))))
 
 
 @pytest.mark.slow

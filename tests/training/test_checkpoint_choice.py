@@ -49,6 +49,8 @@ def test_an_average_is_of_the_newest_alone(tmp_path):
         three = choose(checkpoints, like, "average:3", 3)
         np.testing.assert_allclose(three.params["logits"], (3 + 4 + 7) / 3, rtol=1e-7)
         assert three.params["logits"].dtype == jnp.float32 and three.name == "average3-step7"
+        two = choose(checkpoints, like, "average:2", 3)
+        np.testing.assert_allclose(two.params["logits"], (4 + 7) / 2, rtol=1e-7)
         with pytest.raises(
             ValueError, match=r"average:4 wants the newest 4 checkpoints, and the run has kept 3 \(3, 4"
         ):
