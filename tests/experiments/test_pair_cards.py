@@ -63,6 +63,7 @@ def test_multi30k_reads_its_pieces_and_compares_whole_words(tmp_path, monkeypatc
     assert "->  spielhaus one .  (right)" in out and "not spielhaus three .)" in out
 
 
+@pytest.mark.slow
 def test_g2p_counts_a_word_once_and_any_of_its_pronunciations_as_right(tmp_path, monkeypatch, capsys):
     words = [f"{number.upper()}\t{' '.join(number.upper())}" for number in NUMBERS]
     compress(tmp_path / "g.train.gz", words * 3)

@@ -221,6 +221,7 @@ def test_no_two_microbatches_share_a_key():
 # Many trials at once
 
 
+@pytest.mark.slow
 def test_many_trials_in_one_program_equal_separate_runs():
     """`jax.vmap` over learning rates, warm-ups, dropout rates and smoothings; six steps of AdamW with everything on."""
     model = small_transformer(dropout=0.1, attention_dropout=0.1, num_encoder_layers=1, num_decoder_layers=1)
