@@ -101,7 +101,7 @@ def _wanted(kind: Any) -> str:
 
 
 def _replaced(config: Any, values: dict[str, Any], prefix: str = "--") -> Any:
-    """`config` with these values. The dataclasses check them, as they always do."""
+    """`config` with these values. The dataclasses check them, as they always do, and know fields by their last names."""
     changes = {}
     for field in dataclasses.fields(config):
         flag, old = prefix + field.name, getattr(config, field.name)
@@ -109,7 +109,11 @@ def _replaced(config: Any, values: dict[str, Any], prefix: str = "--") -> Any:
             changes[field.name] = _replaced(old, values, f"{flag}.")
         elif flag in values:
             changes[field.name] = values[flag]
-    return dataclasses.replace(config, **changes)
+    try:
+        return dataclasses.replace(config, **changes)
+    except ValueError as error:
+        named = str(error).partition(" ")[0] in {field.name for field in dataclasses.fields(config)}
+        raise ValueError(f"{prefix}{error}" if named else str(error)) from error
 
 
 def _near(flag: str, flags: list[str]) -> str:

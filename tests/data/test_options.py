@@ -13,6 +13,10 @@ class Part:
     rate: float = 0.5
     kind: Literal["some", "all"] = "some"
 
+    def __post_init__(self):
+        if self.rate == 13:
+            raise ValueError("rate must not be 13")
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -82,7 +86,8 @@ def test_a_yes_or_no_option_may_stand_alone():
             ["--prompt", "--flag"],
             "--prompt must be text or None, got nothing (what begins with -- is given as --prompt",
         ),
-        (["--count", "13"], "count must not be 13"),
+        (["--count", "13"], "--count must not be 13"),
+        (["--part.rate", "13"], "--part.rate must not be 13"),
         (["--rate", "1"], "unknown option --rate; perhaps you meant --part.rate"),
         (["--"], "unknown option --; --help shows them all"),
         (["lines.txt"], "unknown word 'lines.txt': options are given as --option VALUE"),
