@@ -101,7 +101,7 @@ def _wanted(kind: Any) -> str:
 
 
 def _replaced(config: Any, values: dict[str, Any], prefix: str = "--") -> Any:
-    """`config` with these values. The dataclasses check them, as they always do, and know fields by their last names."""
+    """`config` with these values, which its dataclasses check. They know their fields by their last names only."""
     changes = {}
     for field in dataclasses.fields(config):
         flag, old = prefix + field.name, getattr(config, field.name)
