@@ -61,6 +61,7 @@ def test_the_files_of_the_readme_s_example_give_45_07(tmp_path):
     score = bleu(outputs, references)
     assert round(score.score, 2) == 45.07
     paths = save_evaluation(RunDirectory(tmp_path), "x", {}, {"hypotheses": outputs, "references": references})
+    assert [paths[kind].read_text().count("\n") for kind in ("hypotheses", "references")] == [3, 3]
     assert sacrebleu(paths["references"], paths["hypotheses"])["score"] == pytest.approx(score.score, abs=1e-4)
 
 

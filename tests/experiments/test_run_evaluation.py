@@ -30,11 +30,11 @@ def evaluated(monkeypatch):
         def split_hypotheses(self, split, progress):
             return [[Hypothesis(tokenizer.decode(tokenizer.encode(text)), 0.0, True, None)] for text in Answers.texts]
 
-    def run(texts, scoring="translation", **options):
+    def run(texts, scoring="translation", examples=EXAMPLES, **options):
         Answers.texts = texts
         monkeypatch.setattr(run_evaluation, "Translator", Answers)
         monkeypatch.setattr(run_evaluation, "_loss", lambda trained, split: 1.0)
-        data = SimpleNamespace(examples=lambda split: EXAMPLES)
+        data = SimpleNamespace(examples=lambda split: examples)
         trained = SimpleNamespace(data=data, tokenizers={"target": tokenizer})
         return evaluate_pairs(trained, "test", DecodingOptions(), scoring, **options)
 
@@ -62,3 +62,13 @@ def test_another_order_is_another_score(evaluated):
     assert list(found.metrics["exact_match_by_group"].items()) == [("cats", 0.0), ("dogs", 1.0)]
     with pytest.raises(ValueError, match="no 'colour' to group them by: there are source, target, topic"):
         evaluated(targets, group="colour")
+
+
+def test_a_word_with_two_pronunciations_is_scored_by_its_own_output(evaluated):
+    """The outputs after it do not move up."""
+    pairs = (("dog", "the d@@ og"), ("dog", "the cat"), ("mat", "the m@@ at"))
+    examples = [{"source": source, "target": target} for source, target in pairs]
+    found = evaluated(["the cat", "the cat", "the m@@ at"], "pronunciation", examples)
+    assert found.metrics["exact_match"] == 1.0 and found.metrics["phoneme_error_rate"] == 0.0
+    assert found.texts["hypotheses"] == ["the cat", "the mat"]
+    assert found.texts["references"] == ["the dog\tthe cat", "the mat"]
