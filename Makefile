@@ -11,10 +11,10 @@ demo: setup
 	$(BIN)/python train.py dates
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --durations=15
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=15
 
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: setup
 	$(BIN)/ruff check .

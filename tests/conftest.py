@@ -24,6 +24,13 @@ hypothesis.settings.load_profile("qkv")
 _hook = jaxtyping.install_import_hook(["model", "decoding"], "beartype.beartype")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of the runs below go to one worker (`--dist loadgroup`): each worker would train them for itself."""
+    for item in items:
+        if {"spelling_run", "text_run"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group("runs"))
+
+
 @pytest.fixture
 def without_shape_checks(monkeypatch):
     """For tests of our own error messages: the annotations' run-time check would answer first."""
