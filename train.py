@@ -153,8 +153,10 @@ def _in_words(means: dict[str, float]) -> str:
 def main() -> None:
     """The command line."""
     from experiments.command_line import parse
+    from experiments.run_command_line import complain
 
-    experiment = parse("python train.py", sys.argv[1:])
+    program = "python train.py"
+    experiment = parse(program, sys.argv[1:])
     from training.host_memory import use_huge_pages
 
     use_huge_pages()
@@ -164,18 +166,13 @@ def main() -> None:
     try:
         result = train(experiment)
     except RunDirectoryError as error:
-        sys.exit(_complain(error, 2))
+        complain(program, error)
     except (NonFiniteError, ValueError, OSError) as error:
-        sys.exit(_complain(error, 1))
+        complain(program, error, 1)
     except KeyboardInterrupt:  # while data are read, or a report is made: otherwise train() ends by SystemExit
-        sys.exit(_complain("interrupted", 130))
+        complain(program, "interrupted", 130)
     for name, path in result.figures.items():
         print(f"figure: {path}  ({name})")
-
-
-def _complain(error: Exception | str, code: int) -> int:
-    print(f"python train.py: {error}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":
