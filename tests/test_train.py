@@ -70,6 +70,7 @@ def assert_same_bits(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
+@pytest.mark.slow
 def test_reverse_reaches_its_card_number(tmp_path):
     """The smallest card, as it is: 100% of the held-out strings, in under a minute of training."""
     base = reverse.experiment()

@@ -72,6 +72,7 @@ def test_the_same_numbers_with_dropout_on(kind, way):
     assert distance(result(kind, way), result(kind, "unrolled")) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_differs_is_rounding(kind):
     both = (result(kind, way, "float64") for way in ("scanned and rematerialised", "unrolled"))

@@ -138,6 +138,7 @@ def test_rows_of_padding_are_no_examples():
     assert evaluate(eval_step, {"logits": logits}, [batch])["exact_match"] == 1.0
 
 
+@pytest.mark.slow
 def test_exact_match_in_one_forward_pass_is_that_of_greedy_decoding():
     """Of a model that has learned a little: it writes the two tokens of the source backwards, and often fails."""
     model = small_transformer(d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1)
