@@ -37,7 +37,8 @@ class EvaluateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import complain, ending, parse_run, say
+    from experiments.run_command_line import parse_run
+    from experiments.script_ending import complain, ending, say
 
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)

@@ -39,7 +39,8 @@ class GenerateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import complain, ending, parse_run, say
+    from experiments.run_command_line import parse_run
+    from experiments.script_ending import complain, ending, say
 
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], GenerateOptions())
     if sys.stdout is None or (sys.stdin is None and options.prompt is None):
@@ -94,7 +95,7 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
     from data.tokenizer import UNK
     from experiments.continuation import continuation, tokens_in_sight
     from experiments.line_translation import decode_input, unknown_characters
-    from experiments.run_command_line import say
+    from experiments.script_ending import say
 
     tokenizer = model.tokenizers["text"]
 

@@ -153,7 +153,7 @@ def _in_words(means: dict[str, float]) -> str:
 def main() -> None:
     """The command line."""
     from experiments.command_line import parse
-    from experiments.run_command_line import complain
+    from experiments.script_ending import complain
 
     program = "python train.py"
     experiment = parse(program, sys.argv[1:])

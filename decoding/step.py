@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from model.cache import pick
+
 Cache = Any
 """What a step needs to know of the tokens before: any pytree of arrays. Those that are not scalars have the batch axis
 first."""
@@ -61,6 +63,4 @@ def without_padded_ids(logits: Float[Array, "B V"], vocab_size: int | None) -> F
 
 def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:
     """The cache of a batch whose row i is row `rows[i]` of this one: every leaf indexed but the scalars."""
-    return jax.tree.map(
-        lambda leaf: leaf if jnp.ndim(leaf) == 0 else leaf.at[rows].get(mode="promise_in_bounds"), cache
-    )
+    return jax.tree.map(lambda leaf: leaf if jnp.ndim(leaf) == 0 else pick(leaf, rows), cache)

@@ -9,8 +9,8 @@ from pathlib import Path
 from data.options import parse_options
 from experiments.catalogue import catalogue, load_experiment
 from experiments.experiment import Config, Experiment
-from experiments.run_command_line import complain
 from experiments.saved_config import read_experiment
+from experiments.script_ending import complain
 
 
 def parse(program: str, words: list[str]) -> Experiment:

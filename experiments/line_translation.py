@@ -13,7 +13,7 @@ from data.sequences import Sequences
 from data.tokenizer import UNK, Tokenizer
 from experiments.decoding_options import DecodingOptions
 from experiments.evaluation_files import one_line
-from experiments.run_command_line import say
+from experiments.script_ending import say
 from experiments.translator import Hypothesis, Translator
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ def scaled_dot_product_attention(
       dtype: the compute type of both products; the softmax is float32 always.
       stored: keys and values have been through `within_reach` and are rounded to `dtype`, and are 0 or finite where
         nobody looks, as a cache keeps them: they need not be made so again, which would copy the whole cache for every
-        new token. Their own type is the wider one in which they are kept, and the products are computed in it.
+        new token. The products are computed in their own type, the one they are kept in, which may be wider.
 
     Returns:
       The output, and the weights. A query that sees nothing gets exactly 0. A key that no query sees may hold

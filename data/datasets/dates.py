@@ -95,10 +95,15 @@ class Dates(tfds.core.GeneratorBasedBuilder):
             "validation": dict.fromkeys(codes, config.validation_examples),
             "test": dict.fromkeys(codes, config.test_examples),
         }
-        return {split: _generate(sizes[split], days, ambiguous, config.seed) for split, days in days_of.items()}
+        return {
+            split: self._generate_examples(sizes[split], days, ambiguous, config.seed)
+            for split, days in days_of.items()
+        }
 
-    def _generate_examples(self) -> Iterator:
-        raise NotImplementedError("_split_generators returns the generators")
+    def _generate_examples(self, sizes, days, ambiguous, seed) -> Iterator[tuple[int, dict[str, str]]]:
+        drawn = [_draw(code, days, size, ambiguous, seed) for code, size in sizes.items()]
+        turns = ((n / len(examples), example) for examples in drawn for n, example in enumerate(examples))
+        yield from enumerate(example for _, example in sorted(turns, key=lambda turn: turn[0]))
 
 
 def split_days(first_year: int, last_year: int, seed: int) -> dict[str, list[datetime.date]]:
@@ -117,12 +122,6 @@ def train_sizes(codes: Sequence[str], mean: int) -> dict[str, int]:
     weights = {code: 1 + (STRANGE - 1) * value for code, value in strangeness(codes).items()}
     scale = mean * len(codes) / sum(weights.values())
     return {code: round(scale * weight) for code, weight in weights.items()}
-
-
-def _generate(sizes, days, ambiguous, seed) -> Iterator[tuple[int, dict[str, str]]]:
-    drawn = [_draw(code, days, size, ambiguous, seed) for code, size in sizes.items()]
-    turns = ((n / len(examples), example) for examples in drawn for n, example in enumerate(examples))
-    yield from enumerate(example for _, example in sorted(turns, key=lambda turn: turn[0]))
 
 
 def _draw(code, days, size, ambiguous, seed) -> list[dict[str, str]]:

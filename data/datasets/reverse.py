@@ -44,10 +44,11 @@ class Reverse(tfds.core.GeneratorBasedBuilder):
         }
         strings = iter(draw(sum(sizes.values()), config.seed))
         self.info.metadata.update(report=f"{MIN_LENGTH} to {MAX_LENGTH} digits")
-        return {split: _generate([next(strings) for _ in range(size)]) for split, size in sizes.items()}
+        return {split: self._generate_examples([next(strings) for _ in range(size)]) for split, size in sizes.items()}
 
-    def _generate_examples(self) -> Iterator:
-        raise NotImplementedError("_split_generators returns the generators")
+    def _generate_examples(self, strings: list[str]) -> Iterator[tuple[int, dict[str, str]]]:
+        for key, string in enumerate(strings):
+            yield key, {"source": string, "target": string[::-1]}
 
 
 def draw(count: int, seed: int) -> list[str]:
@@ -58,8 +59,3 @@ def draw(count: int, seed: int) -> list[str]:
         length = random.randint(MIN_LENGTH, MAX_LENGTH + 1)
         strings["".join(map(str, random.randint(0, 10, length)))] = None
     return list(strings)
-
-
-def _generate(strings: list[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    for key, string in enumerate(strings):
-        yield key, {"source": string, "target": string[::-1]}

@@ -51,10 +51,11 @@ class Stdlib(tfds.core.GeneratorBasedBuilder):
         splits: dict[str, dict[str, str]] = {"train": {}, "validation": {}, "test": {}}
         for path in sorted(documents):
             splits[split_of(path)][path] = documents[path]
-        return {split: _generate(part) for split, part in splits.items()}
+        return {split: self._generate_examples(part) for split, part in splits.items()}
 
-    def _generate_examples(self) -> Iterator:
-        raise NotImplementedError("_split_generators returns the generators")
+    def _generate_examples(self, documents: dict[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
+        for key, (path, text) in enumerate(documents.items()):
+            yield key, {"text": text, "path": path}
 
 
 def split_of(path: str) -> str:
@@ -87,8 +88,3 @@ def read_topics() -> dict[str, str]:
     from pydoc_data.topics import topics
 
     return {f"pydoc_data/topics/{name}": text for name, text in topics.items()}
-
-
-def _generate(documents: dict[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
-    for key, (path, text) in enumerate(documents.items()):
-        yield key, {"text": text, "path": path}
