@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
@@ -105,4 +106,6 @@ def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Arra
     def reordered(cache: Cache, parents: Array, same: Array) -> Cache:
         return reorder(cache, parents, width + same)
 
-    return Start(BoundedStep(step, max_tokens, reordered), cache, first)
+    # Elsewhere memory is fast, and many small copies are not: whole rows are picked there.
+    on_cpu = jax.default_backend() == "cpu"
+    return Start(BoundedStep(step, max_tokens, reordered if on_cpu else None), cache, first)

@@ -129,14 +129,12 @@ def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) ->
       same: how many of its first slots all rows of each group hold alike. The hypotheses of a sentence have the prompt
         in common, and mostly all but their last few tokens.
 
-    On a CPU, where picking whole rows would copy the whole cache from memory to memory for every token, only the slots
-    from `same` on are moved, up to the last that is used. Elsewhere memory is fast, and many small copies are not.
+    Only the slots from `same` on are moved, up to the last that is used: picking whole rows would copy the whole cache
+    from memory to memory for every token.
     """
     groups, width = parents.shape
     rows = (parents + width * jnp.arange(groups)[:, None]).reshape(-1)
     picked = cache._replace(seen=pick(cache.seen, rows), length=pick(cache.length, rows))
-    if jax.default_backend() != "cpu":
-        return picked._replace(layers=jax.tree.map(lambda x: pick(x, rows), cache.layers))
     size = cache.seen.shape[1]
     block = min(BLOCK, size)
     stays = (parents == jnp.arange(width)[None]).all(axis=1)

@@ -269,6 +269,20 @@ def test_scores_are_those_of_the_whole_model():
         assert (likelihood.num_tokens.reshape(2, 3) == found.lengths).all()
 
 
+def test_moving_what_differs_is_picking_whole_rows():
+    """Which is what happens to a step that is a plain function, and on other devices than a CPU."""
+    model = small_language_model()
+    prompt = np.concatenate([np.full((2, 1), BOS, np.int32), token_ids(2, 3, vocab_size=VOCAB, low=3)], axis=1)
+
+    @compiled
+    def both(params, prompt):
+        start = start_language_model(model, params, prompt, max_tokens=6)
+        options = {"beam_size": 3, "num_results": 3, "max_tokens": 6, "end_id": EOS, "pad_id": PAD}
+        return beam_search(*start, **options), beam_search(start.step.step, *start[1:], **options)
+
+    assert_same_bits(*both(small_parameters(model, seed=5), prompt))
+
+
 def test_one_program_for_each_shape():
     run = jax.jit(
         functools.partial(beam_search, table_step(random_table(6)), beam_size=3, max_tokens=4, end_id=EOS, pad_id=PAD)

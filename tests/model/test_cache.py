@@ -243,11 +243,9 @@ def test_rows_are_taken_with_their_past(model, params):
     assert_near(move, stay[rows], 1e-5)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("used", [0, 3, 17, 33, 40])
-def test_beams_take_the_place_of_their_parents(used, backend, monkeypatch):
+def test_beams_take_the_place_of_their_parents(used):
     """As if whole rows were picked, wherever the first slot lies that they do not have in common."""
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     groups, width, size, rng = 5, 3, 40, np.random.default_rng(used)
     same = np.minimum([0, 2, 17, 40, 31], used).astype(np.int32)
     parents = np.array([[0, 0, 1], [2, 1, 0], [1, 1, 1], [0, 2, 2], [0, 1, 2]], np.int32)
