@@ -37,14 +37,23 @@ def cross_entropy(
     """−Σ_k p̂_k log p_k at each position, in nats; exactly 0 where `weights` is False.
 
     Logits and labels at such positions may be anything, NaN and −100 included: neither the sum nor the gradient sees
-    them. A label outside of the vocabulary at a real position gives NaN.
+    them. A label outside of the vocabulary at a real position gives NaN. A logit of −∞ is a token of probability 0: it
+    counts nothing where the target has none of it, and makes the cross-entropy ∞ where it is the label or `smoothing`
+    gives it ε/V.
+
+    Args:
+      smoothing: ε in [0, 1), which may be traced; 0.0 gives the same as None.
     """
     # The logits are replaced before anything is computed from them, or the backward pass would multiply NaN by 0.
     logits = jnp.where(weights[..., None], logits, 0.0).astype(jnp.promote_types(logits.dtype, jnp.float32))
     safe = jnp.where(weights, labels, 0)
     picked = jnp.take_along_axis(logits, jnp.clip(safe, 0, logits.shape[-1] - 1)[..., None], axis=-1)[..., 0]
     picked = jnp.where((safe >= 0) & (safe < logits.shape[-1]), picked, jnp.nan)
-    expected = picked if smoothing is None else (1 - smoothing) * picked + smoothing * jnp.mean(logits, axis=-1)
+    expected = picked
+    if smoothing is not None:
+        # Without smoothing the mean is out before it is multiplied: 0 · −∞ would be NaN.
+        uniform = jnp.where(smoothing > 0, jnp.mean(logits, axis=-1), 0.0)
+        expected = (1 - smoothing) * picked + smoothing * uniform
     return jnp.where(weights, jax.nn.logsumexp(logits, axis=-1) - expected, 0.0)
 
 

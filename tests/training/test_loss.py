@@ -115,6 +115,33 @@ def test_gradient_is_p_minus_target_and_the_rest_is_kl(epsilon):
         assert_near(actual, gradient, 1e-14)
 
 
+@pytest.mark.parametrize("smoothing", [None, 0.0, np.float32(0), jnp.float32(0)])
+def test_a_token_of_probability_0_counts_nothing_without_smoothing(smoothing):
+    logits = np.float32([[2, 1, 0, -np.inf]])
+    value, gradient = differentiated(logits, LABELS, REAL, smoothing)
+    assert value == pytest.approx(-log_softmax(LOGITS[0, :3])[0], rel=1e-6)
+    assert_near(gradient, np.append(np.exp(log_softmax(LOGITS[0, :3])), 0)[None] - np.eye(4)[:1], 1e-6)
+    metrics, _ = table_loss(
+        logits[None], table_batch(LABELS[None]), {} if smoothing is None else {"label_smoothing": smoothing}
+    )
+    assert metrics["loss"] == (value, 1)
+
+
+def test_a_token_of_probability_0_that_the_target_wants_is_infinitely_wrong():
+    logits = np.float32([[2, 1, 0, -np.inf]])
+    for label, smoothing in ((3, None), (3, 0.0), (0, 0.1), (3, 0.1)):
+        assert per_token(logits, np.int32([label]), REAL, smoothing) == np.inf
+
+
+def test_smoothings_in_one_program_equal_each_alone():
+    """0 among them, under `vmap`; also differentiated by the smoothing."""
+    logits = np.float32([[2, 1, 0, -np.inf]])
+    summed = jax.value_and_grad(lambda epsilon: cross_entropy(logits, LABELS, REAL, epsilon).sum())
+    values, by_smoothing = jax.vmap(summed)(jnp.float32([0.0, 0.1]))
+    assert values[0] == pytest.approx(-log_softmax(LOGITS[0, :3])[0], rel=1e-6) and values[1] == np.inf
+    assert np.isfinite(by_smoothing[0])
+
+
 def test_which_label_smoothing():
     """ε/V of it goes to every entry, as in optax; other codebases take ε/(V−1), or ε/(V−2) without target and PAD."""
     log_p = log_softmax(LOGITS[0])
