@@ -52,6 +52,9 @@ def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumu
     Being pure it can be jitted, `vmap`ped over states with different hyperparameters, or spread over devices: sums and
     counts add, so neither microbatches nor devices change the loss or the gradient.
 
+    A batch whose loss counts nothing (no real token in any row) makes no update: parameters and optimizer state, with
+    its moments, counts and moving average, keep their bits. The step is counted, so the schedule goes on.
+
     Args:
       accumulation: microbatches that a batch is cut into, row-wise, one after another; must divide the batch. Each has
         dropout masks of its own.
@@ -85,15 +88,18 @@ def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumu
                 lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, params, first, key, hyper)
             )
             (grads, metrics), _ = jax.lax.scan(add, zeros, (jnp.arange(accumulation), microbatches))
-        # A batch without a single real token has the gradient 0, not 0/0.
-        count = jnp.maximum(metrics["loss"][1], 1)
-        grads = jax.tree.map(lambda g: g / count.astype(g.dtype), grads)
+        count = metrics["loss"][1]
+        grads = jax.tree.map(lambda g: g / jnp.maximum(count, 1).astype(g.dtype), grads)
         learning_rate = schedule(state.step + 1, hyper)
         updates, opt_state = optimizer(hyper, learning_rate).update(grads, state.opt_state, params)
         one = jnp.int32(1)
         metrics |= {"learning_rate": (learning_rate, one), "gradient_norm": (optax.global_norm(grads), one)}
-        new = state._replace(step=state.step + 1, params=optax.apply_updates(params, updates), opt_state=opt_state)
-        return new, metrics
+        updated = optax.apply_updates(params, updates), opt_state
+        # With a gradient of 0, momentum and weight decay would still move the parameters.
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(count > 0, new, old), updated, (params, state.opt_state)
+        )
+        return state._replace(step=state.step + 1, params=params, opt_state=opt_state), metrics
 
     return train_step
 

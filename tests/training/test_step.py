@@ -25,6 +25,7 @@ from tests.training.samples import (
     table_state,
     text_batch,
 )
+from training.average import averaged
 from training.checkpoint import Checkpoints
 from training.loss import token_loss
 from training.metrics import Totals
@@ -133,6 +134,30 @@ def test_a_batch_without_a_token_changes_nothing(accumulation):
     totals = Totals()
     totals.add(metrics)
     assert totals.means()["loss"] == 0 and totals.counts["loss"] == 0 and totals.means()["gradient_norm"] == 0
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_batch_without_a_token_makes_no_update(accumulation):
+    """Not by momentum, nor by weight decay, nor of the moments and the moving average; but the step is counted."""
+    everything = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-9, "weight_decay": 0.1, "clip_norm": 1.0, "ema": 0.9}
+    everything |= {"warmup_steps": 10.0, "total_steps": 20.0, "final_lr_fraction": 0.0}
+    optimizer = averaged(adamw)
+    kernel = {"kernel": np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)}
+    state = table_state(kernel, optimizer=optimizer, **everything)
+
+    def loss(params, batch, key, hyper):
+        errors = (params["kernel"] - 1) ** 2 * batch["weights"]
+        return {"loss": (errors.sum(), batch["weights"].sum(dtype=jnp.int32))}
+
+    step = stepper(loss, optimizer, cosine, accumulation)
+    real, blank = ({"weights": np.full((2, 3), value)} for value in (True, False))
+    for _ in range(2):  # before anything was learned, and then with momentum
+        after, metrics = step(state, blank)
+        assert_same_bits((after.params, after.opt_state), (state.params, state.opt_state))
+        assert int(after.step) == int(state.step) + 1
+        state, learned = step(after, real)
+        assert mean(learned["learning_rate"]) > mean(metrics["learning_rate"]) > 0
+        assert (state.params["kernel"] != after.params["kernel"]).all()
 
 
 def test_the_logged_gradient_norm_is_that_before_clipping():
