@@ -136,7 +136,7 @@ class Data(ABC):
             with `if __name__ == "__main__":`, since workers import it.
 
         Raises ValueError for a batch_size larger than the training split, rows that the processes do not divide, and a
-        negative seed or start.
+        negative start, or a seed out of range.
         """
         if start < 0:
             raise ValueError(f"the batch index to start at must not be negative, but is {start}")

@@ -19,6 +19,7 @@ from data.batches import PairData, TextData, load
 from data.config import DataConfig
 from data.lengths import draw, histogram
 from data.options import parse_options
+from data.seeds import check_seed
 from data.tokenizer import EOS, UNK
 
 _BAR = 40
@@ -37,6 +38,9 @@ class Inspection:
     """Rows of each that are shown."""
     seed: int = 0
     """Seed of the order, as train.seed."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 def inspect(options: Inspection) -> list[str]:

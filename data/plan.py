@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from data.seeds import check_seed
+
 
 @dataclass
 class TrainPlan:
@@ -26,7 +28,7 @@ class TrainPlan:
     How many batches of which bucket an epoch has is the same for all epochs; which examples they hold depends on
     (seed, epoch) alone. With one bucket, the examples come in the shuffled order itself, whatever the batch size.
 
-    Raises ValueError for no examples, a bucket without rows, or a negative seed.
+    Raises ValueError for no examples, a bucket without rows, or a seed out of range.
     """
 
     buckets: np.ndarray
@@ -44,8 +46,7 @@ class TrainPlan:
             raise ValueError("there are no examples to train on")
         if min(self.rows) < 1:
             raise ValueError(f"every bucket must have at least 1 row, not {min(self.rows)}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, but is {self.seed}")
+        check_seed(self.seed)
         buckets, sizes, carried = [], [], 0
         for bucket, count in enumerate(np.bincount(self.buckets, minlength=len(self.rows)).tolist()):
             here, rows = carried + count, self.rows[bucket]

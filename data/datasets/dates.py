@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from data.datasets.date_forms import FORMS, ambiguous_days, languages, strangeness, templates, write
+from data.seeds import check_seed
 
 STRANGE = 4
 """How many training examples a language with quite strange month names has for each of one with well-known ones."""
@@ -32,6 +33,9 @@ class DatesConfig(tfds.core.BuilderConfig):
     last_year: int = 2100
     seed: int = 0
     """Decides which days are held out, and which days and forms are drawn."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 class Dates(tfds.core.GeneratorBasedBuilder):

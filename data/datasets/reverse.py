@@ -7,6 +7,8 @@ from typing import ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
+from data.seeds import check_seed
+
 MIN_LENGTH, MAX_LENGTH = 4, 12
 """Digits of a string. Shorter ones are so few that all splits could not have their own."""
 
@@ -17,6 +19,9 @@ class ReverseConfig(tfds.core.BuilderConfig):
     validation_examples: int = 500
     test_examples: int = 500
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 class Reverse(tfds.core.GeneratorBasedBuilder):

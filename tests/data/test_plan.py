@@ -182,7 +182,7 @@ def test_processes_that_do_not_divide_a_batch():
     [
         ((np.zeros(3, int), (0,), 0), "every bucket must have at least 1 row, not 0"),
         ((np.zeros(0, int), (1,), 0), "no examples to train on"),
-        ((np.zeros(3, int), (1,), -1), "seed must not be negative"),
+        ((np.zeros(3, int), (1,), -1), r"seed must be a whole number from 0 to 2\*\*32 - 1, got -1"),
     ],
 )
 def test_an_impossible_plan_is_refused(arguments, message):
