@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
-from numbers import Real
+
+from data.seeds import check_seed
+from model.float32 import complaint
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,18 @@ class DecodingOptions:
     """Lines that are decoded together, times the beam; fewer take less memory."""
 
     def __post_init__(self) -> None:
-        for name, least in (("beam", 1), ("nbest", 1), ("batch_size", 1), ("top_k", 0), ("seed", 0), ("max_tokens", 0)):
+        check_seed(self.seed, "--seed")
+        for name, least in (("beam", 1), ("nbest", 1), ("batch_size", 1), ("top_k", 0), ("max_tokens", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"--{name} must be a whole number, {least} or more, got {value!r}")
-        if self.seed >= 2**32:
-            raise ValueError(f"--seed must be less than 2**32, got {self.seed}")
         for name, wanted, holds in (
             ("length_penalty", "a finite number", lambda x: True),
             ("temperature", "a number, 0 or more", lambda x: x >= 0),
             ("top_p", "a number in (0, 1]", lambda x: 0 < x <= 1),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or not holds(value):
-                raise ValueError(f"--{name} must be {wanted}, got {value!r}")
+            if wrong := complaint(getattr(self, name), holds):
+                raise ValueError(f"--{name} must be {wanted}, {wrong}")
         if self.nbest > self.beam:
             raise ValueError(f"--nbest {self.nbest} wants a beam at least as wide, got --beam {self.beam}")
         if self.sample and self.beam > 1:

@@ -1,10 +1,11 @@
-"""What a model is made of, as frozen dataclasses. Imports nothing, so that a command line answers quickly."""
+"""What a model is made of, as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from numbers import Real
 from typing import Literal, get_args, get_origin, get_type_hints
+
+from model.float32 import complaint
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ def _check_positive(name: str, value: int | None) -> None:
 
 
 def _check_rate(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
+    if wrong := complaint(value, lambda rate: 0.0 <= rate < 1.0):
+        raise ValueError(f"{name} must be a number in [0, 1), {wrong}")
 
 
 def _check_choice(name: str, value: object, hint: object) -> None:

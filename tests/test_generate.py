@@ -265,7 +265,7 @@ def test_what_is_no_run_is_refused_in_one_line(generate, tmp_path, spelling_run)
         (["--length_penalty", "1"], "has no effect without --beam 2 or more"),
         (["--sample", "--temperature", "-1"], "--temperature must be a number, 0 or more"),
         (["--sample", "--top_p", "0"], "--top_p must be a number in (0, 1]"),
-        (["--sample", "--seed", "4294967296"], "--seed must be less than 2**32, got 4294967296"),
+        (["--sample", "--seed", "4294967296"], "--seed must be a whole number from 0 to 2**32 - 1, got 4294967296"),
         (["--max_tokens", "1000"], "outputs of 1000 tokens are longer than the model's"),
         (["--prompt", "x"], "--prompt is for a language model"),
     ],

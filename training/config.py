@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
+
+from model.float32 import complaint
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class OptimizerConfig:
         schedules = get_args(get_type_hints(OptimizerConfig)["schedule"])
         if self.schedule not in schedules:
             raise ValueError(f"schedule must be one of {', '.join(map(repr, schedules))}, got {self.schedule!r}")
-        _check(self, ("peak_lr", "epsilon"), Real, "a positive number", lambda x: x > 0)
-        _check(self, ("warmup_steps",), int, "a whole number, 0 or more", lambda x: x >= 0)
-        _check(self, ("weight_decay", "clip_norm"), Real, "a number, 0 or more", lambda x: x >= 0)
-        _check(self, ("b1", "b2"), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
-        _check(self, ("final_lr_fraction",), Real, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+        _check_numbers(self, ("peak_lr", "epsilon"), "a positive number", lambda x: x > 0)
+        _check_integers(self, ("warmup_steps",), "a whole number from 0 to 2**31 - 1", lambda x: 0 <= x < 2**31)
+        _check_numbers(self, ("weight_decay", "clip_norm"), "a number, 0 or more", lambda x: x >= 0)
+        _check_numbers(self, ("b1", "b2"), "a number in [0, 1)", lambda x: 0 <= x < 1)
+        _check_numbers(self, ("final_lr_fraction",), "a number in [0, 1]", lambda x: 0 <= x <= 1)
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,26 @@ class TrainConfig:
     """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
 
     def __post_init__(self):
-        counts = ("steps", "accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
-        _check(self, counts, int, "a positive whole number", lambda x: x >= 1)
-        _check(self, ("loss_chunk", "seed"), int, "a whole number, 0 or more", lambda x: x >= 0)
-        _check(self, ("label_smoothing", "ema"), Real, "a number in [0, 1)", lambda x: 0 <= x < 1)
+        counts = ("accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
+        # The step is counted in 32 bits, and a JAX key keeps 32 bits of a seed.
+        _check_integers(self, ("steps",), "a whole number from 1 to 2**31 - 1", lambda x: 1 <= x < 2**31)
+        _check_integers(self, ("seed",), "a whole number from 0 to 2**32 - 1", lambda x: 0 <= x < 2**32)
+        _check_integers(self, counts, "a positive whole number", lambda x: x >= 1)
+        _check_integers(self, ("loss_chunk",), "a whole number, 0 or more", lambda x: x >= 0)
+        _check_numbers(self, ("label_smoothing", "ema"), "a number in [0, 1)", lambda x: 0 <= x < 1)
         if not isinstance(self.best_metric, str) or not self.best_metric:
             raise ValueError(f"best_metric must name a validation metric, got {self.best_metric!r}")
 
 
-def _check(config: object, names: tuple[str, ...], kind: type, wanted: str, holds: Callable[[Any], bool]) -> None:
-    """Each named field is a finite number of this kind, and `holds` is true of it."""
+def _check_integers(config: object, names: tuple[str, ...], wanted: str, holds: Callable[[int], bool]) -> None:
     for name in names:
         value = getattr(config, name)
-        number = isinstance(value, kind) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and holds(value)):
+        if isinstance(value, bool) or not isinstance(value, int) or not holds(value):
             raise ValueError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _check_numbers(config: object, names: tuple[str, ...], wanted: str, holds: Callable[[float], bool]) -> None:
+    """Each named field is a finite number of which `holds` is true, in float32 too."""
+    for name in names:
+        if wrong := complaint(getattr(config, name), holds):
+            raise ValueError(f"{name} must be {wanted}, {wrong}")
