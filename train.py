@@ -27,7 +27,8 @@ def train(experiment: Experiment) -> Result:
 
     Raises:
       RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
-      NonFiniteError: the loss became NaN or infinite; the last checkpoint is finite.
+      NonFiniteError: a loss, of training or validation, a gradient or an updated state became NaN or infinite; the
+        last checkpoint is finite.
       SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 130 for Ctrl-C.
     """
     # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
@@ -44,6 +45,7 @@ def train(experiment: Experiment) -> Result:
     from training.compiled import compile_step
     from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
     from training.evaluation import check_metric, evaluate, make_eval_step
+    from training.finite import check_finite, with_finite_flags
     from training.log import StepLog
     from training.memory import memory_line
     from training.metrics import MetricWriter, read_metrics
@@ -98,7 +100,7 @@ def train(experiment: Experiment) -> Result:
 
         clock = time.perf_counter()
         blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
-        jitted = jax.jit(step_function, donate_argnums=0, out_shardings=everywhere(mesh))
+        jitted = jax.jit(with_finite_flags(step_function), donate_argnums=0, out_shardings=everywhere(mesh))
         train_step = compile_step(jitted, state, blanks)
         eval_step = compile_step(evaluation, state.params, blanks)
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
@@ -116,6 +118,7 @@ def train(experiment: Experiment) -> Result:
                         rows = data.eval_batches("validation")
                         rows = (put({key: batch[key] for key in blanks[0]}, by_row(mesh)) for batch in rows)
                         validation = evaluate(eval_step, state.params, rows)
+                        check_finite(validation, f"on validation after step {step:,}")
                         if experiment.scores is not None:
                             validation |= experiment.scores(Trained(config, model, state.params, data, run.figures))
                             check_metric(settings.best_metric, validation)
@@ -160,14 +163,13 @@ def main() -> None:
     from training.host_memory import use_huge_pages
 
     use_huge_pages()
-    from training.log import NonFiniteError
     from training.run_directory import RunDirectoryError
 
     try:
         result = train(experiment)
     except RunDirectoryError as error:
         complain(program, error)
-    except (NonFiniteError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         complain(program, error, 1)
     except KeyboardInterrupt:  # while data are read, or a report is made: otherwise train() ends by SystemExit
         complain(program, "interrupted", 130)

@@ -12,6 +12,7 @@ from experiments.experiment import Trained, standard_loss
 from experiments.scoring import Scoring, rows_to_score, score
 from experiments.translator import Translator
 from training.evaluation import evaluate, make_eval_step
+from training.finite import check_finite
 from training.metrics import perplexity
 
 
@@ -45,7 +46,7 @@ def evaluate_pairs(
       group: a feature of the examples, by which exact match is also counted, of those that have it. Empty: none.
 
     Raises:
-      ValueError: no such split or group.
+      ValueError: no such split or group, or a loss that is not finite.
     """
     examples = list(trained.data.examples(split))
     if group and not any(group in example for example in examples):
@@ -79,7 +80,7 @@ def evaluate_text(trained: Trained, split: str) -> Evaluation:
     row of training's width gives it.
 
     Raises:
-      ValueError: no such split.
+      ValueError: no such split, or a loss that is not finite.
     """
     trained.data.num_examples(split)
     texts: Sequence[str] = [example["text"] for example in trained.data.examples(split)]
@@ -96,4 +97,6 @@ def evaluate_text(trained: Trained, split: str) -> Evaluation:
 
 def _loss(trained: Trained, split: str) -> float:
     eval_step = make_eval_step(standard_loss(trained.config, trained.model))
-    return evaluate(eval_step, trained.params, trained.data.eval_batches(split))["loss"]
+    means = evaluate(eval_step, trained.params, trained.data.eval_batches(split))
+    check_finite(means, f"on {split}")
+    return means["loss"]

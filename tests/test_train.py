@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import reverse
 from experiments.saved_run import open_saved_run
 from train import main, train
+from training.finite import NonFiniteError
 from training.metrics import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -216,6 +218,52 @@ def test_nan_stops_the_run_with_a_finite_checkpoint(tmp_path):
     with Checkpoints(tmp_path / "run" / "checkpoints", 3) as checkpoints:
         restored, _ = checkpoints.restore(state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((restored.params, restored.opt_state)))
+
+
+def test_a_step_that_spoils_the_parameters_is_never_saved(tmp_path):
+    """An experiment's own, with a finite loss: it is named, and the newest checkpoint is the one before it."""
+    base = small(tmp_path / "run", save_every=1)
+
+    def step(config, loss, optimizer, schedule):
+        standard = base.step(config, loss, optimizer, schedule)
+
+        def train_step(state, batch):
+            new, metrics = standard(state, batch)
+            factor = jnp.where(new.step == 3, jnp.nan, 1.0)
+            return new._replace(params=jax.tree.map(lambda x: x * factor, new.params)), metrics
+
+        return train_step
+
+    with pytest.raises(NonFiniteError, match=r"^step 3 has left NaN or infinity in the parameters$"):
+        train(dataclasses.replace(base, step=step))
+    saved = open_saved_run(tmp_path / "run").choose("last")
+    assert saved.name == "step2" and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(saved.params))
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_validation_that_is_not_finite_ends_the_run(tmp_path, monkeypatch, capsys):
+    """With exit code 1 and one line, though all that was trained is finite; the run is not finished."""
+    base = small(tmp_path / "run", steps=1)
+
+    def loss(config, model):
+        standard = base.loss(config, model)
+
+        def nan_on_validation(params, batch, key, hyper):
+            metrics = standard(params, batch, key, hyper)
+            total, count = metrics["loss"]
+            return metrics | {"loss": (total if key is not None else total * jnp.nan, count)}
+
+        return nan_on_validation
+
+    monkeypatch.setattr("experiments.command_line.parse", lambda *_: dataclasses.replace(base, loss=loss))
+    monkeypatch.setattr("training.host_memory.use_huge_pages", lambda: None)  # starts the program anew
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error == "python train.py: the loss on validation after step 1 is nan"
+    assert [row["split"] for row in read_metrics(tmp_path / "run")] == ["train"]
+    assert not (tmp_path / "run" / "result.json").exists()
 
 
 def test_batches_that_do_not_divide_the_devices_are_refused(tmp_path):

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 
+from training.finite import check_finite, check_flags
 from training.loss import Metrics
 from training.metrics import MetricWriter, Totals
 from training.progress import Progress
 
 
-class NonFiniteError(RuntimeError):
-    """The loss or the gradient is NaN or infinite: nothing that follows would mean anything."""
-
-
 class StepLog:
     """Collects the metrics of single steps and writes one row of the training curve for every `every` of them.
+
+    A row has the means over its window, and the learning rate of its last step, whose number it bears.
 
     The metrics are device arrays of computations that may still run. A window is fetched when the step after it has
     been dispatched, so the device is never idle for it. `settle` fetches what is left, before an evaluation or a save;
@@ -38,7 +36,8 @@ class StepLog:
         """Take the metrics of step `step`, just dispatched; fetch those before it, if they close a window.
 
         Raises:
-          NonFiniteError: a fetched loss or gradient norm is not a finite number; names the step.
+          NonFiniteError: a fetched loss or gradient norm is not a finite number, or the state after that step not
+            finite (see `training.finite`); names the step.
         """
         if self._waiting and self._waiting[-1][0] % self._every == 0:
             self.settle()
@@ -51,22 +50,23 @@ class StepLog:
         """
         waiting, self._waiting = self._waiting, []
         for step, metrics in zip([step for step, _ in waiting], jax.device_get([m for _, m in waiting]), strict=True):
-            for name in ("loss", "gradient_norm"):
-                value = float(metrics[name][0])
-                if not math.isfinite(value):
-                    raise NonFiniteError(f"the {name.replace('_', ' ')} at step {step} is {value}")
+            check_finite({name: metrics[name][0] for name in ("loss", "gradient_norm")}, f"at step {step}")
+            metrics = check_flags(metrics, step)
             self._totals.add(metrics)
             if step % self._every == 0 or (last and step == waiting[-1][0]):
-                self._write(step)
+                self._write(step, metrics)
 
     @property
     def open_window(self) -> dict[str, Any]:
         """Sums and counts of the settled steps that no row has yet, as JSON can hold them."""
         return dataclasses.asdict(self._totals)
 
-    def _write(self, step: int) -> None:
+    def _write(self, step: int, metrics: Metrics) -> None:
         totals, self._totals = self._totals, Totals()
         means, tokens = totals.means(), totals.counts["loss"]
+        if "learning_rate" in metrics:
+            rate, count = metrics["learning_rate"]
+            means["learning_rate"] = float(rate) / int(count)
         self._progress.update(step, loss=means["loss"], tokens=tokens)
         if self._progress.tokens_per_second is not None:
             means["tokens_per_second"] = self._progress.tokens_per_second

@@ -2,14 +2,20 @@
 
 from types import SimpleNamespace
 
+import jax
+import numpy as np
 import pytest
 
+import data.batches
 from analysis.corpus_bleu import bleu
 from data.word_tokenizer import WordTokenizer
 from experiments import run_evaluation
 from experiments.decoding_options import DecodingOptions
-from experiments.run_evaluation import evaluate_pairs
+from experiments.experiment import Trained
+from experiments.run_evaluation import evaluate_pairs, evaluate_text
+from experiments.saved_run import open_saved_run
 from experiments.translator import Hypothesis
+from training.finite import NonFiniteError
 
 EXAMPLES = [
     {"source": "der hund beißt den mann", "target": "the d@@ og bites  the man to@@ day", "topic": "dogs"},
@@ -72,3 +78,13 @@ def test_a_word_with_two_pronunciations_is_scored_by_its_own_output(evaluated):
     assert found.metrics["exact_match"] == 1.0 and found.metrics["phoneme_error_rate"] == 0.0
     assert found.texts["hypotheses"] == ["the cat", "the mat"]
     assert found.texts["references"] == ["the dog\tthe cat", "the mat"]
+
+
+def test_a_loss_that_is_no_number_is_not_reported(text_run):
+    run = open_saved_run(text_run)
+    params = jax.tree.map(lambda x: x * np.nan, run.choose("last").params)
+    config = run.experiment.config
+    loaded = data.batches.load(config.data, tokenizers_from=run.directory.tokenizers)
+    trained = Trained(config, run.model, params, loaded, run.directory.figures)
+    with pytest.raises(NonFiniteError, match=r"^the loss on train is nan$"):
+        evaluate_text(trained, "train")

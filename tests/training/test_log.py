@@ -15,7 +15,8 @@ from tests.training.samples import (
     small_state,
     text_batch,
 )
-from training.log import NonFiniteError, StepLog
+from training.finite import NonFiniteError
+from training.log import StepLog
 from training.loss import token_loss
 from training.optimizer import adamw
 from training.progress import Progress
@@ -106,6 +107,19 @@ def test_a_row_is_the_mean_over_all_tokens_of_its_window():
         (5, "train", 7.0, 5.0, 3),
     ]
     assert [(step, tokens) for step, _, tokens in quiet.updates] == [(2, 110), (4, 10), (5, 3)]
+
+
+def test_a_row_has_the_learning_rate_of_its_own_step():
+    """And not the mean of its window, also where that was settled before its end."""
+    writer, one = Writer(), jnp.int32(1)
+    log = StepLog(writer, Quiet(), every=4)
+    for step in range(1, 11):
+        log.add(step, metrics() | {"learning_rate": (jnp.float32(1 / step), one)})
+        if step == 6:
+            log.settle()
+    log.settle(last=True)
+    rates = [(step, values["learning_rate"]) for step, _, values in writer.rows]
+    assert rates == [(step, float(np.float32(1 / step))) for step in (4, 8, 10)]
 
 
 def test_settling_in_the_middle_of_a_window_changes_no_row():
