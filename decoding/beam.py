@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Real
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from decoding.step import Cache, Step, check_room, take_rows, without_padded_ids
+from decoding.step import Cache, Step, check_room, is_defined, suppressed, take_rows
+from model.shapes import Array
 
 
 class Hypotheses(NamedTuple):
@@ -29,6 +31,9 @@ class Hypotheses(NamedTuple):
     compared with those of whole sentences."""
     exists: Bool[Array, "B n"]
     """False where there are fewer than n different sequences of at most N tokens: nothing but padding, scored −∞."""
+    defined: Bool[Array, " B"]
+    """False where the logits of a live hypothesis were no distribution (NaN, +∞, or all −∞) before the row was done.
+    None of the row's hypotheses exists then."""
 
 
 class _Beams(NamedTuple):
@@ -51,6 +56,7 @@ def beam_search(
     length_penalty: float | int = 0.6,
     num_results: int = 1,
     vocab_size: int | None = None,
+    suppress_ids: Sequence[int] = (),
 ) -> Hypotheses:
     """The `num_results` best of what a search along `beam_size` hypotheses finds. To be compiled whole, like `greedy`.
 
@@ -68,13 +74,16 @@ def beam_search(
         0 favours the short even more. The end token is counted in L, the first token is not.
       num_results: n, at most `beam_size`.
       vocab_size: ids from here on have probability 0, where there are more logits than tokens.
+      suppress_ids: so have these, such as PAD and BOS, which no training target has. Scores are those of the
+        distribution over the other ids.
 
     Raises:
-      ValueError: an option out of its range; more tokens than a `BoundedStep` has room for.
+      ValueError: an option out of its range; as `greedy`.
     """
     check_room(step, max_tokens)
     _check_options(beam_size, num_results)
     penalties = _penalties(max_tokens, length_penalty)
+    first = jnp.asarray(first)
     rows = first.shape[0]
     reorder = getattr(step, "reorder", None) or _pick_parents
 
@@ -84,14 +93,22 @@ def beam_search(
         newest: Array
         live: _Beams
         pool: _Beams
+        defined: Array
 
     def running(loop: Loop) -> Array:
         return (loop.index < max_tokens) & ~_done(loop.live, loop.pool, loop.index, penalties).all()
 
     def advance(loop: Loop) -> Loop:
         cache, logits = step(loop.cache, loop.newest)
-        log_probabilities = jax.nn.log_softmax(without_padded_ids(logits, vocab_size), axis=-1)
+        logits = suppressed(logits, vocab_size, suppress_ids)
+        # A row that is done, and a hypothesis that is none, may be given whatever the model makes of them.
+        done = _done(loop.live, loop.pool, loop.index, penalties)
+        known = is_defined(logits).reshape(rows, beam_size) | (loop.live.scores == -jnp.inf)
+        defined = loop.defined & (done | known.all(axis=1))
+        log_probabilities = jax.nn.log_softmax(logits, axis=-1).astype(jnp.float32)
         parent, token, total = _best_continuations(loop.live.scores, log_probabilities)
+        total = jnp.where(defined[:, None], total, -jnp.inf)
+        pool = loop.pool._replace(scores=jnp.where(defined[:, None], loop.pool.scores, -jnp.inf))
         tokens = jnp.take_along_axis(loop.live.tokens, parent[..., None], axis=1).at[:, :, loop.index].set(token)
         length = loop.index + 1
         ends = token == end_id
@@ -101,11 +118,11 @@ def beam_search(
             tokens, jnp.where(may_end, total / penalties[length], -jnp.inf), jnp.full(token.shape, length, jnp.int32)
         )
         live, kept = _best(ended._replace(scores=jnp.where(ends, -jnp.inf, total)), beam_size)
-        pool, _ = _best(_joined(loop.pool, ended), num_results)
+        pool, _ = _best(_joined(pool, ended), num_results)
         newest = jnp.take_along_axis(token, kept, axis=1).astype(first.dtype)
         same = _tokens_in_common(loop.live.tokens, loop.index)
         cache = reorder(cache, jnp.take_along_axis(parent, kept, axis=1), same)
-        return Loop(length, cache, newest.reshape(-1), live, pool)
+        return Loop(length, cache, newest.reshape(-1), live, pool, defined)
 
     def nothing(count: int) -> _Beams:
         return _Beams(
@@ -118,9 +135,12 @@ def beam_search(
     # One hypothesis to begin with: K equal ones would stay equal.
     live = live._replace(scores=live.scores.at[:, 0].set(0.0))
     repeated = jnp.repeat(jnp.arange(rows), beam_size)
-    start = Loop(jnp.int32(0), take_rows(cache, repeated), first[repeated], live, nothing(num_results))
-    last = lax.while_loop(running, advance, start)
-    return _ranked(last.pool, last.live._replace(scores=last.live.scores / penalties[last.index]), num_results, pad_id)
+    pool, defined = nothing(num_results), jnp.ones(rows, bool)
+    last = lax.while_loop(
+        running, advance, Loop(jnp.int32(0), take_rows(cache, repeated), first[repeated], live, pool, defined)
+    )
+    live = last.live._replace(scores=last.live.scores / penalties[last.index])
+    return _ranked(last.pool, live, last.defined, num_results, pad_id)
 
 
 def _best_continuations(
@@ -143,7 +163,7 @@ def _pick_parents(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B
 def _tokens_in_common(tokens: Int[Array, "B K N"], length: Int[Array, ""]) -> Int[Array, " B"]:
     """How many of the first `length` tokens are the same in all hypotheses of each row."""
     same = (tokens == tokens[:, :1]).all(axis=1)
-    return jnp.minimum(jnp.cumprod(same, axis=1, dtype=jnp.int32).sum(axis=1), length)
+    return jnp.minimum(jnp.cumprod(same, axis=1, dtype=jnp.int32).sum(axis=1, dtype=jnp.int32), length)
 
 
 def _best(beams: _Beams, count: int) -> tuple[_Beams, Int[Array, "B K"]]:
@@ -175,7 +195,7 @@ def _done(live: _Beams, pool: _Beams, length: Array, penalties: Array) -> Bool[A
     return pool.scores[:, -1] >= bound
 
 
-def _ranked(pool: _Beams, live: _Beams, count: int, pad_id: int) -> Hypotheses:
+def _ranked(pool: _Beams, live: _Beams, defined: Bool[Array, " B"], count: int, pad_id: int) -> Hypotheses:
     """The pool, and after it the live hypotheses. These are asked for only where the pool is not full, and then the
     loop has gone to the end: all of them have `max_tokens` tokens."""
     both = _joined(pool, live)
@@ -189,6 +209,7 @@ def _ranked(pool: _Beams, live: _Beams, count: int, pad_id: int) -> Hypotheses:
         lengths=jnp.where(exists, best.lengths, 0),
         finished=exists & jnp.take_along_axis(in_pool, order, axis=1),
         exists=exists,
+        defined=defined,
     )
 
 

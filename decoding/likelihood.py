@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from decoding.step import without_padded_ids
+from decoding.step import is_defined, suppressed
 from model.language_model import LanguageModel
 from model.masks import PAD_ID
+from model.shapes import Array
 from model.transformer import Transformer
 
 
@@ -22,6 +24,8 @@ class Likelihood(NamedTuple):
     num_tokens: Int[Array, " B"]
     is_greedy: Bool[Array, " B"]
     """Each of the tokens is the most probable one in its place."""
+    defined: Bool[Array, " B"]
+    """False where the logits of a place were no distribution (NaN, +∞, or all −∞): the log-probability is NaN then."""
 
 
 def log_likelihood(
@@ -32,6 +36,7 @@ def log_likelihood(
     *,
     first_id: int | None = None,
     vocab_size: int | None = None,
+    suppress_ids: Sequence[int] = (),
 ) -> Likelihood:
     """ln p(continuation | context), by one forward pass over both. To be compiled whole.
 
@@ -39,13 +44,16 @@ def log_likelihood(
       model: of a language model the continuation follows the context in one sequence; of a Transformer the context is
         the source and the continuation the target.
       context, continuation: rows of any length, filled up with PAD (0) on the right. Whether they end with EOS is the
-        caller's to say. A language model's context has a token at least (BOS); without, the result is NaN.
+        caller's to say. A language model's context has a token at least (BOS); without, the result is not defined.
       first_id: what a Transformer's target begins with (BOS), and is given, not scored.
-      vocab_size: ids from here on have probability 0, where there are more logits than tokens.
+      vocab_size, suppress_ids: these ids have probability 0, as in decoding: what `beam_search` or `greedy` wrote has
+        the score of its own search if both are given the same.
 
     Raises:
-      ValueError: longer together than the model's longest sequence; a `first_id` too few or too many.
+      ValueError: longer together than the model's longest sequence; a `first_id` too few or too many; ids that are
+        none to suppress.
     """
+    context, continuation = jnp.asarray(context), jnp.asarray(continuation)
     width, apply = continuation.shape[1], lambda *inputs, **options: model.apply({"params": params}, *inputs, **options)
     if isinstance(model, LanguageModel):
         if first_id is not None:
@@ -61,7 +69,9 @@ def log_likelihood(
         target = jnp.pad(continuation[:, :-1], [(0, 0), (1, 0)], constant_values=first_id)
         features = apply(context, target, method="features")
     logits = apply(features, method="logits")
-    return token_likelihood(logits, continuation, continuation != PAD_ID, vocab_size=vocab_size)
+    return token_likelihood(
+        logits, continuation, continuation != PAD_ID, vocab_size=vocab_size, suppress_ids=suppress_ids
+    )
 
 
 def token_likelihood(
@@ -70,15 +80,17 @@ def token_likelihood(
     scored: Bool[Array, "B T"],
     *,
     vocab_size: int | None = None,
+    suppress_ids: Sequence[int] = (),
 ) -> Likelihood:
     """That of `tokens` where `scored`, each under the logits in its place."""
-    rows, width, _ = logits.shape
-    logits = without_padded_ids(logits.reshape(rows * width, -1), vocab_size).reshape(logits.shape)
+    logits = suppressed(logits, vocab_size, suppress_ids)
+    defined = (~scored | is_defined(logits)).all(axis=1)
     log_probabilities = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens[..., None], axis=-1)[..., 0]
     return Likelihood(
-        log_probability=jnp.where(scored, log_probabilities, 0).sum(axis=1),
-        num_tokens=scored.sum(axis=1),
-        is_greedy=(~scored | (jnp.argmax(logits, axis=-1) == tokens)).all(axis=1),
+        log_probability=jnp.where(defined, jnp.where(scored, log_probabilities, 0).sum(axis=1), jnp.nan),
+        num_tokens=scored.sum(axis=1, dtype=jnp.int32),
+        is_greedy=defined & (~scored | (jnp.argmax(logits, axis=-1) == tokens)).all(axis=1),
+        defined=defined,
     )
 
 

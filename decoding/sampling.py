@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int, Key
 
 from decoding.loop import decode
-from decoding.step import Cache, Decoded, Step, without_padded_ids
+from decoding.step import Cache, Decoded, Step
+from model.shapes import Array
 
 LEAST, MOST = float(jnp.finfo(jnp.float32).tiny), float(jnp.finfo(jnp.float32).max)
 """What is less than `LEAST` float32 takes for 0, and what is more than `MOST` for infinity."""
@@ -36,28 +38,39 @@ def sample(
     top_k: int | None = None,
     top_p: float | int = 1.0,
     vocab_size: int | None = None,
+    suppress_ids: Sequence[int] = (),
 ) -> Decoded:
     """A token at a time from softmax(logits / temperature), until every row has ended or has `max_tokens` tokens.
 
-    To be compiled whole, like `greedy`.
+    To be compiled whole, like `greedy`, and with the same flag for logits that are no distribution.
 
     Args:
       keys: one for each row, as `row_keys` makes them.
       temperature: 0 takes the most probable token; less than 1 sharpens, more flattens.
       top_k: draw from the k most probable tokens; 0 or None: from all.
       top_p: of these, from the fewest whose probability is at least p together: the one that crosses p is among them.
-      vocab_size: ids from here on are never drawn, where there are more logits than tokens.
+      vocab_size, suppress_ids: these ids are never drawn, as in `greedy`, and not counted among the k or in the p.
 
     Raises:
-      ValueError: an option out of its range; more tokens than a `BoundedStep` has room for.
+      ValueError: an option out of its range; as `greedy`.
     """
     _check_options(temperature, top_k, top_p)
 
     def choose(index: Int[Array, ""], logits: Float[Array, "B V"]) -> Int[Array, " B"]:
         now = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-        return draw(now, without_padded_ids(logits, vocab_size), temperature, top_k, top_p)
+        return draw(now, logits, temperature, top_k, top_p)
 
-    return decode(step, cache, first, choose, max_tokens=max_tokens, end_id=end_id, pad_id=pad_id)
+    return decode(
+        step,
+        cache,
+        first,
+        choose,
+        max_tokens=max_tokens,
+        end_id=end_id,
+        pad_id=pad_id,
+        vocab_size=vocab_size,
+        suppress_ids=suppress_ids,
+    )
 
 
 def draw(

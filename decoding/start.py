@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Int
 
 from decoding.step import BoundedStep
 from model.cache import Cache, empty_cache, reorder
 from model.language_model import LanguageModel, extend_language_model, language_model_logits
 from model.masks import PAD_ID
 from model.parts import standard_parts
+from model.shapes import Array
 from model.stack import split_layers
 from model.transformer import Transformer, extend_transformer, project_encoded, transformer_logits
 
@@ -85,6 +86,7 @@ def start_transformer(
 
 
 def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Array | None, max_tokens: int) -> Start:
+    prompt = jnp.asarray(prompt)
     rows, width = prompt.shape
     if max_tokens < 1 or width < 1 or width - 1 + max_tokens > config.max_length:
         raise ValueError(
@@ -92,7 +94,7 @@ def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Arra
             f"{width - 1 + max_tokens}; the model has max_length={config.max_length}"
         )
     cache = empty_cache(config, num_layers, rows, width - 1 + max_tokens)
-    lengths = jnp.full(rows, width) if lengths is None else lengths
+    lengths = jnp.full(rows, width) if lengths is None else jnp.asarray(lengths)
     if width > 1:
         before_last = jnp.arange(width - 1)[None] < lengths[:, None] - 1
         cache, _ = extend(cache, prompt[:, :-1], valid=before_last)

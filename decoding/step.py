@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from model.cache import pick
+from model.shapes import Array
 
 Cache = Any
 """What a step needs to know of the tokens before: any pytree of arrays. Those that are not scalars have the batch axis
@@ -41,6 +43,9 @@ class Decoded(NamedTuple):
     """Without the first token; after the end token only padding."""
     finished: Bool[Array, " B"]
     """False where a row had no end after N tokens."""
+    defined: Bool[Array, " B"]
+    """False where logits were no distribution (see `is_defined`) before the row had ended: from there on its tokens are
+    padding, and the row counts as cut off."""
 
 
 def check_room(step: Step, max_tokens: int) -> None:
@@ -51,14 +56,35 @@ def check_room(step: Step, max_tokens: int) -> None:
         raise ValueError(f"the cache was made for {step.room} tokens, max_tokens={max_tokens} are more")
 
 
-def without_padded_ids(logits: Float[Array, "B V"], vocab_size: int | None) -> Float[Array, "B V"]:
-    """−∞ for the ids from `vocab_size` on: a vocabulary rounded up to a multiple has ids that mean nothing."""
-    if vocab_size is None or vocab_size == logits.shape[-1]:
-        return logits
-    if not 1 <= vocab_size <= logits.shape[-1]:
-        raise ValueError(f"vocab_size must be 1 to {logits.shape[-1]}, the logits there are; got {vocab_size}")
-    real = jnp.arange(logits.shape[-1]) < vocab_size
-    return jnp.where(jnp.broadcast_to(real, logits.shape), logits, -jnp.inf)
+def suppressed(
+    logits: Float[Array, "*batch V"], vocab_size: int | None = None, suppress_ids: Sequence[int] = ()
+) -> Float[Array, "*batch V"]:
+    """−∞ in place of the logits of ids that must not be written, so that the others share the whole probability.
+
+    Args:
+      vocab_size: ids from here on: a vocabulary rounded up to a multiple has ids that mean nothing. None: all are real.
+      suppress_ids: and these, such as padding and the beginning of a sentence, which no training target has.
+
+    Raises:
+      ValueError: a vocabulary larger than the logits, an id that is none of it, or nothing left.
+    """
+    width = logits.shape[-1]
+    vocab_size = width if vocab_size is None else vocab_size
+    if not 1 <= vocab_size <= width:
+        raise ValueError(f"vocab_size must be 1 to {width}, the logits there are; got {vocab_size}")
+    allowed = np.arange(width) < vocab_size
+    for suppress_id in suppress_ids:
+        if not 0 <= suppress_id < width:
+            raise ValueError(f"suppress_ids must be 0 to {width - 1}, ids that have logits; got {suppress_id}")
+        allowed[suppress_id] = False
+    if not allowed.any():
+        raise ValueError(f"suppress_ids {tuple(suppress_ids)} leave no token of {vocab_size}")
+    return logits if allowed.all() else jnp.where(jnp.broadcast_to(allowed, logits.shape), logits, -jnp.inf)
+
+
+def is_defined(logits: Float[Array, "*batch V"]) -> Bool[Array, "*batch"]:
+    """Whether softmax(logits) is a distribution: no logit is NaN or +∞, and one at least is more than −∞."""
+    return jnp.isfinite(jnp.max(logits, axis=-1))
 
 
 def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:

@@ -13,7 +13,9 @@ import numpy as np
 from data.tokenizer import EOS, REPLACEMENT
 from decoding import row_keys, start_language_model
 from decoding.sampling import draw
+from decoding.step import is_defined, suppressed
 from experiments.decoding_options import DecodingOptions
+from experiments.translator import NOT_NUMBERS
 
 if TYPE_CHECKING:
     from experiments.experiment import Trained
@@ -37,11 +39,15 @@ def continuation(
 
     Args:
       number: of the prompt; what is sampled depends on it and on the seed.
+
+    Raises:
+      ValueError: the model's outputs are not numbers; names the prompt's line, which is its number from 1.
     """
     tokenizer, model, params = trained.tokenizers["text"], trained.model, trained.params
     sight = _sight(trained)
     (key,) = row_keys(jax.random.key(options.seed, impl="threefry2x32"), jnp.array([number]))
     choice = (options.temperature, options.top_k, options.top_p) if options.sample else (0.0, 0, 1.0)
+    how = {"sight": sight, "choice": choice, "suppress_ids": options.suppress_ids}
     text = [EOS, *tokenizer.encode(prompt).tolist()]
     begin, end = len(text), len(text) + (options.max_tokens or MAX_TOKENS)
     written, ended, cache = "", False, None
@@ -55,11 +61,13 @@ def continuation(
         count = min(PIECE, free, len(given) + end - len(text) - 1)
         tokens = np.array(given + [0] * (PIECE - len(given)), np.int32)
         numbers = (len(given), count, len(text) - begin)
-        cache, new = _write(model, params, cache, tokens, numbers, key, sight=sight, choice=choice)
-        new = np.asarray(new)[len(given) - 1 : count].tolist()
+        cache, new, defined = _write(model, params, cache, tokens, numbers, key, **how)
+        new, defined = (np.asarray(each)[len(given) - 1 : count].tolist() for each in (new, defined))
         free -= count
         if ended := EOS in new:
             new = new[: new.index(EOS)]
+        if not all(defined[: len(new) + ended]):
+            raise ValueError(f"line {number + 1}: {NOT_NUMBERS}")
         text, given = text + new, new[-1:]
         found = tokenizer.decode(text[begin:])
         # Bytes at the end that are no character yet may become one with the next piece.
@@ -86,9 +94,10 @@ def _read(model, params, tokens, *, sight: int):
     return start_language_model(model, params, tokens, max_tokens=sight - tokens.shape[1] + 1).cache
 
 
-@partial(jax.jit, static_argnames=("model", "sight", "choice"), donate_argnames="cache")
-def _write(model, params, cache, tokens, numbers, key, *, sight: int, choice: tuple[float, int, float]):
-    """The cache after `count` steps more, and what is drawn after each of them, [PIECE].
+@partial(jax.jit, static_argnames=("model", "sight", "choice", "suppress_ids"), donate_argnames="cache")
+def _write(model, params, cache, tokens, numbers, key, *, sight: int, choice: tuple[float, int, float], suppress_ids):
+    """The cache after `count` steps more; what is drawn after each of them, and whether there was something to draw
+    from (`is_defined`), [PIECE] each.
 
     The first `num_given` steps take the tokens that are given; each later one what the one before has drawn. What is
     drawn after the last given token is the `index`-th of the continuation.
@@ -103,12 +112,14 @@ def _write(model, params, cache, tokens, numbers, key, *, sight: int, choice: tu
     step = start_language_model(model, params, tokens[None, :1], max_tokens=sight).step
 
     def advance(place, loop):
-        cache, newest, drawn = loop
+        cache, newest, drawn, defined = loop
         newest = jnp.where(place < num_given, tokens[place], newest)
         cache, logits = step(cache, newest[None])
+        logits = suppressed(logits, suppress_ids=suppress_ids)
         now = jax.random.fold_in(key, index + place - (num_given - 1))
         newest = draw(now[None], logits, *choice)[0].astype(tokens.dtype)
-        return cache, newest, drawn.at[place].set(newest)
+        return cache, newest, drawn.at[place].set(newest), defined.at[place].set(is_defined(logits)[0])
 
-    cache, _, drawn = jax.lax.fori_loop(0, count, advance, (cache, tokens[0], tokens))
-    return cache, drawn
+    start = (cache, tokens[0], tokens, jnp.ones(len(tokens), bool))
+    cache, _, drawn, defined = jax.lax.fori_loop(0, count, advance, start)
+    return cache, drawn, defined

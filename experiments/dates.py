@@ -59,7 +59,7 @@ def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
     from model.parts import standard_parts
     from model.transformer import Transformer
 
-    parts = dataclasses.replace(standard_parts(config.model), rotate=rotary)
+    parts = dataclasses.replace(standard_parts(config.model), rotate=rotary(config.model))
     return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], parts)
 
 

@@ -33,6 +33,8 @@ class DecodingOptions:
     """With sample: draw from the fewest tokens whose probability is p together."""
     seed: int = 0
     """With sample: what is drawn depends on the seed and the number of the line only."""
+    suppress_unknown: bool = False
+    """Never write the unknown token. Padding and the beginning of a sentence are never written."""
     max_tokens: int = 0
     """Tokens of an output at most, its end counted. 0: as in the longest training target; of a language model 500."""
     batch_size: int = 256
@@ -71,6 +73,13 @@ class DecodingOptions:
         return DecodingOptions(**{name: getattr(self, name) for name in names})
 
     @property
+    def suppress_ids(self) -> tuple[int, ...]:
+        """Ids that are not written, whatever the model makes of them; the others share their probability."""
+        from data.tokenizer import BOS, PAD, UNK
+
+        return (PAD, BOS, UNK) if self.suppress_unknown else (PAD, BOS)
+
+    @property
     def name(self) -> str:
         """All that may change an output, for a file name: `greedy`, `beam4-penalty0.6`, `sample-seed1-top_k40`."""
         if self.sample:
@@ -81,4 +90,5 @@ class DecodingOptions:
                     name += f"-{option}{getattr(self, option)}"
         else:
             name = f"beam{self.beam}-penalty{self.length_penalty}" if self.beam > 1 else "greedy"
+        name += "-suppress_unknown" if self.suppress_unknown else ""
         return name + (f"-max_tokens{self.max_tokens}" if self.max_tokens else "")

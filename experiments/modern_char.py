@@ -72,7 +72,7 @@ def modern_parts(config) -> Parts:
         standard_parts(config),
         norm=Part(init_rms_norm, rms_norm),
         feed_forward=Part(init_swiglu, swiglu),
-        rotate=rotary,
+        rotate=rotary(config),
     )
 
 

@@ -6,23 +6,32 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from model.config import BlockConfig
 from model.embedding import look_up
+from model.multi_head import Rotate
 
 
-def rotary(heads: Array, positions: Array, max_length: int = 1024) -> Array:
-    """Each pair (x_i, x_{i + K/2}) of a query or key turned by position · 10000^(−2i/K).
+def rotary(config: BlockConfig) -> Rotate:
+    """Each pair (x_i, x_{i + K/2}) of a query or key turned by position · 10000^(−2i/K), up to `config.max_length`.
 
     The score of a query and a key then depends on what they are and on the distance between them. Cosines and sines
     come from a table, computed in float64: inside the program they would be computed anew for every head and row.
 
-    Args:
-      heads: [B, H, T, K], K even.
-      positions: [B, T] or [1, T], integers below max_length.
+    Raises:
+      ValueError: heads of odd width K, which have no pairs.
     """
-    half = heads.shape[-1] // 2
-    angles = np.arange(max_length)[:, None] * 10000.0 ** (-np.arange(half) / half)
+    width, half = config.key_width, config.key_width // 2
+    if width % 2:
+        given = f"d_k={width}" if config.d_k else f"d_model={config.d_model} / num_heads={config.num_heads} = {width}"
+        raise ValueError(f"rotary positions turn pairs and want an even head width, got {given}")
+    angles = np.arange(config.max_length)[:, None] * 10000.0 ** (-np.arange(half) / half)
     table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    turns = look_up(jnp.asarray(table), positions)[:, None]  # [B, 1, T, K]
-    cos, sin = turns[..., :half], turns[..., half:]
-    first, second = heads[..., :half], heads[..., half:]
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    def rotate(heads: Array, positions: Array) -> Array:
+        """[B, H, T, K] at positions [B, T] or [1, T]; NaN from `max_length` on."""
+        turns = look_up(table, positions)[:, None]  # [B, 1, T, K]
+        cos, sin = turns[..., :half], turns[..., half:]
+        first, second = heads[..., :half], heads[..., half:]
+        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    return rotate

@@ -46,7 +46,8 @@ def evaluate_pairs(
       group: a feature of the examples, by which exact match is also counted, of those that have it. Empty: none.
 
     Raises:
-      ValueError: no such split or group, or a loss that is not finite.
+      ValueError: no such split or group; outputs that are not numbers, with the example's line, counted from 1; a loss
+        that is not finite.
     """
     examples = list(trained.data.examples(split))
     if group and not any(group in example for example in examples):

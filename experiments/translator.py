@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from experiments.saved_run import LoadedModel, SavedRun
 
 
+NOT_NUMBERS = "the model's outputs are not numbers (NaN or infinite); its parameters may be damaged, or too large"
+"""What is said where decoding finds logits that are no distribution."""
+
+
 class CrossAttention(NamedTuple):
     """Which source characters each target character was written from."""
 
@@ -36,7 +40,8 @@ class Hypothesis(NamedTuple):
 
     text: str
     score: float
-    """Beam search: ln p / ((5 + L) / 6)^α. Otherwise ln p, summed over its tokens; NaN if scores were not asked for."""
+    """Beam search: ln p / ((5 + L) / 6)^α. Otherwise ln p, summed over its tokens; NaN if scores were not asked for.
+    p is the probability among the tokens that may be written, `DecodingOptions.suppress_ids` not among them."""
     finished: bool
     """False: it was cut off, having no end after as many tokens as there may be."""
     tokens: np.ndarray
@@ -125,6 +130,9 @@ class Translator:
         Args:
           numbers: int [N], those of the sources, which what is sampled depends on. None: from 0 on.
           progress: called with the number of sources that have been decoded, after each batch.
+
+        Raises:
+          ValueError: the model's outputs for a source are not numbers; names its line, which is its number from 1.
         """
         count = len(sources.lengths)
         numbers = np.arange(count) if numbers is None else numbers
@@ -134,7 +142,10 @@ class Translator:
         done = 0
         for rows, source in source_batches(sources, self._limits.source_widths, size):
             keys = row_keys(self._key, jnp.asarray(np.where(rows < 0, 0, numbers[rows]), jnp.int32))
-            outputs = jax.device_get(self._decode(self._trained.params, source, keys))
+            *outputs, defined = jax.device_get(self._decode(self._trained.params, source, keys))
+            for row in rows[~defined & (rows >= 0)]:
+                if sources.lengths[row] > 1:
+                    raise ValueError(f"line {numbers[row] + 1}: {NOT_NUMBERS}")
             for place in np.flatnonzero(rows >= 0):
                 found[rows[place]] = self._texts(*(array[place] for array in outputs))
             done += int((rows >= 0).sum())
@@ -170,24 +181,26 @@ class Translator:
 
 @partial(jax.jit, static_argnames=("model", "options", "scores"))
 def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bool):
-    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row."""
+    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row; and defined [B]."""
     first = jnp.full((source.shape[0], 1), BOS, source.dtype)
     start = start_transformer(model, params, source, first, max_tokens=options.max_tokens)
-    ends = {"max_tokens": options.max_tokens, "end_id": EOS, "pad_id": PAD}
+    suppress = {"suppress_ids": options.suppress_ids}
+    ends = {"max_tokens": options.max_tokens, "end_id": EOS, "pad_id": PAD, **suppress}
     if options.beam > 1:
         penalty = options.length_penalty
         best = beam_search(*start, beam_size=options.beam, length_penalty=penalty, num_results=options.nbest, **ends)
-        return best.tokens, best.scores, best.finished, best.exists
+        return best.tokens, best.scores, best.finished, best.exists, best.defined
     if options.sample:
         choice = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
         decoded = sample(*start, keys, **choice, **ends)
     else:
         decoded = greedy(*start, **ends)
-    score = jnp.full(source.shape[0], jnp.nan)
+    score, defined = jnp.full(source.shape[0], jnp.nan), decoded.defined
     if scores:
-        score = log_likelihood(model, params, source, decoded.tokens, first_id=BOS).log_probability
+        likelihood = log_likelihood(model, params, source, decoded.tokens, first_id=BOS, **suppress)
+        score, defined = likelihood.log_probability, defined & likelihood.defined
     exists = jnp.ones_like(decoded.finished)
-    return tuple(each[:, None] for each in (decoded.tokens, score, decoded.finished, exists))
+    return *(each[:, None] for each in (decoded.tokens, score, decoded.finished, exists)), defined
 
 
 @partial(jax.jit, static_argnames="model")

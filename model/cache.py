@@ -133,12 +133,17 @@ def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) ->
     from memory to memory for every token.
     """
     groups, width = parents.shape
+    # Slots are counted in int32, whatever type JAX gives to numbers by itself (jax_enable_x64).
+    parents, same = jnp.asarray(parents, jnp.int32), jnp.asarray(same, jnp.int32)
     rows = (parents + width * jnp.arange(groups)[:, None]).reshape(-1)
     picked = cache._replace(seen=pick(cache.seen, rows), length=pick(cache.length, rows))
     size = cache.seen.shape[1]
     block = min(BLOCK, size)
     stays = (parents == jnp.arange(width)[None]).all(axis=1)
-    ends = jnp.cumsum(jnp.where(stays, 0, jnp.maximum((cache.used - same + block - 1) // block, 0)))
+    blocks = jnp.where(stays, 0, jnp.maximum((cache.used - same + block - 1) // block, 0))
+    ends = jnp.cumsum(blocks, dtype=jnp.int32)
+
+    zero = jnp.int32(0)
 
     def move(number: Array, layers: tuple[KeyValue, ...]) -> tuple[KeyValue, ...]:
         group = jnp.searchsorted(ends, number, side="right").astype(jnp.int32)
@@ -147,18 +152,18 @@ def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) ->
         due = (begin + jnp.arange(block) >= wanted)[None, None, :, None]
 
         def move_block(x: Array) -> Array:
-            start = (width * group, 0, begin, 0)
+            start = (width * group, zero, begin, zero)
             old = lax.dynamic_slice(x, start, (width, x.shape[1], block, x.shape[3]))
             return lax.dynamic_update_slice(x, jnp.where(due, pick(old, parents[group]), old), start)
 
         return jax.tree.map(move_block, layers)
 
-    return picked._replace(layers=lax.fori_loop(0, ends[-1], move, cache.layers))
+    return picked._replace(layers=lax.fori_loop(zero, ends[-1], move, cache.layers))
 
 
 def pick(x: Array, rows: Int[Array, " B"]) -> Array:
     """`x[rows]`, where it is known that there are such rows."""
-    return x.at[rows].get(mode="promise_in_bounds")
+    return jnp.asarray(x).at[rows].get(mode="promise_in_bounds")
 
 
 def poisoned(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:

@@ -17,7 +17,7 @@ def look_up(table: Float[Array, "V D"], ids: Int[Array, "B T"]) -> Float[Array, 
     The data are checked before training; what slips through must be loud, where JAX's own rules would clamp or wrap.
     """
     inside = (ids >= 0) & (ids < table.shape[0])
-    return jnp.where(inside[..., None], table.at[ids].get(mode="clip"), jnp.nan)
+    return jnp.where(inside[..., None], jnp.asarray(table).at[ids].get(mode="clip"), jnp.nan)
 
 
 def embed(table: Float[Array, "V D"], ids: Int[Array, "B T"]) -> Float[Array, "B T D"]:

@@ -2,7 +2,7 @@
 
 A config names the standard ones. A variant is a function handed in, not a flag:
 
-    parts = dataclasses.replace(standard_parts(config), norm=Part(init_rms_norm, rms_norm), rotate=rotary)
+    parts = dataclasses.replace(standard_parts(config), norm=Part(init_rms_norm, rms_norm), rotate=rotary(config))
     LanguageModel(config, vocab_size, parts)
 
 so an experiment can change what a block is made of without touching `model/`.

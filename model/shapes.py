@@ -18,9 +18,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
-Array = jax.Array
+Array = jax.Array | np.ndarray
+"""What is taken for an array, inside a compiled program or outside. What comes out of a function is JAX's."""
 
 Params = Mapping[str, Any]
 """A nested dict of arrays, as Flax's `init` returns it."""

@@ -1,15 +1,19 @@
 """evaluate.py: the numbers are those of the texts it leaves behind, and no other setting's are overwritten."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
 
 from analysis.corpus_bleu import bleu
 from evaluate import main
 from experiments.evaluation_files import save_evaluation
+from experiments.saved_run import SavedRun
 from tests.scripts import in_a_process, in_this_process
 from training.run_directory import RunDirectory
 
@@ -111,6 +115,26 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     for words in (["--beam", 4], ["--scoring", "translation"], ["--group", "x"], ["--tokenized"]):
         refusal = evaluate(text_run, "--split", "validation", *words)
         assert refusal.code == 2 and "is a language model" in refusal.err
+
+
+def test_outputs_that_are_not_numbers_end_in_one_line(evaluate, spelling_run, text_run, monkeypatch):
+    choose = SavedRun.choose
+
+    def chosen(run, checkpoint):
+        found = choose(run, checkpoint)
+        return dataclasses.replace(
+            found, params=jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
+        )
+
+    monkeypatch.setattr(SavedRun, "choose", chosen)
+    before = files(spelling_run), files(text_run)
+    for words in ([], ["--sample"], ["--beam", 2]):
+        done = evaluate(spelling_run, "--split", "validation", *words)
+        assert (done.code, done.out) == (1, "") and "line 1: the model's outputs are not" in done.err.splitlines()[-1]
+    done = evaluate(text_run, "--split", "validation")
+    assert (done.code, done.out) == (1, "")
+    assert "the loss on validation is nan: the model's outputs are not numbers" in done.err.splitlines()[-1]
+    assert (files(spelling_run), files(text_run)) == before
 
 
 def test_a_place_that_cannot_be_written_is_found_before_the_work(evaluate, tmp_path, spelling_run):

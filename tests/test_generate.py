@@ -1,5 +1,6 @@
 """generate.py: as many lines out as in, in their order, and nothing dropped without a word."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.saved_run import open_saved_run
+from experiments.saved_run import SavedRun, open_saved_run
 from experiments.translator import Translator
 from generate import main
 from tests.scripts import ROOT, in_a_process, in_this_process
@@ -29,6 +30,30 @@ def refused(done, code: int = 2) -> str:
     """The one line that says why."""
     assert (done.code, done.out) == (code, "") and done.err.count("\n") == 1, done
     return done.err
+
+
+@pytest.fixture
+def not_numbers(monkeypatch):
+    """Every checkpoint that is chosen holds NaN."""
+    choose = SavedRun.choose
+
+    def chosen(run, checkpoint):
+        found = choose(run, checkpoint)
+        return dataclasses.replace(
+            found, params=jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
+        )
+
+    monkeypatch.setattr(SavedRun, "choose", chosen)
+
+
+def test_outputs_that_are_not_numbers_end_in_one_line(generate, spelling_run, text_run, not_numbers):
+    for words in ([], ["--scores"], ["--sample"], ["--beam", 2], ["--beam", 2, "--nbest", 2]):
+        done = generate(spelling_run, *words, stdin=b"\nab\nabc\n")
+        assert (done.code, done.out) == (1, ""), words
+        assert "line 2: the model's outputs are not numbers" in done.err.splitlines()[-1], words
+    for words in ([], ["--sample"]):
+        typed = generate(text_run, *words, stdin=b"the cat\n", terminal=True)
+        assert typed.code == 1 and "line 1: the model's outputs are not numbers" in typed.err.splitlines()[-1]
 
 
 def test_a_line_in_is_a_line_out(spelling_run):

@@ -7,6 +7,7 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from data.datasets.dates import Dates, DatesConfig
@@ -15,6 +16,7 @@ from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
 from experiments.catalogue import catalogue, load_experiment
 from experiments.rotary import rotary
+from model.config import LanguageModelConfig
 from train import train
 
 
@@ -92,13 +94,38 @@ def test_modern_char_has_as_many_parameters_as_stdlib_char():
 
 def test_rotary_scores_depend_on_distances_only():
     query, key = jax.random.normal(jax.random.key(1), (2, 1, 1, 1, 32))
+    turn = rotary(LanguageModelConfig(d_model=32, num_heads=1, max_length=64))
 
     def score(query_position, key_position):
-        turned = (rotary(x, jnp.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
+        turned = (turn(x, jnp.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
         return float((next(turned) * next(turned)).sum())
 
     assert score(5, 3) == pytest.approx(score(25, 23), abs=1e-4)
     assert abs(score(5, 3) - score(5, 4)) > 1e-3
+
+
+def test_rotary_positions_reach_as_far_as_the_model():
+    """The table was 1,024 long whatever the model's longest sequence was, and NaN followed."""
+    config = LanguageModelConfig(d_model=4, num_heads=1, max_length=1500)
+    heads = jnp.ones((1, 1, 1, 4))
+    turned = np.asarray(rotary(config)(heads, jnp.array([[1499]])))[0, 0, 0]
+    angles = 1499.0 * np.array([1.0, 0.01])
+    wanted = [*(np.cos(angles) - np.sin(angles)), *(np.cos(angles) + np.sin(angles))]
+    np.testing.assert_allclose(turned, wanted, atol=1e-6)
+    assert np.isnan(rotary(config)(heads, jnp.array([[1500]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("widths", "named"),
+    [({"d_model": 10, "num_heads": 2}, "d_model=10 / num_heads=2 = 5"), ({"d_model": 8, "d_k": 7}, "d_k=7")],
+)
+def test_rotary_positions_refuse_an_odd_head_width_in_one_line(widths, named):
+    """Before anything is traced, by the cards that have them."""
+    for card in (dates, modern_char):
+        config = card.experiment().config
+        config = dataclasses.replace(config, model=dataclasses.replace(config.model, **widths))
+        with pytest.raises(ValueError, match=f"^rotary positions .* an even head width, got {named}$"):
+            card.model(config, {"source": 9, "target": 9, "text": 9})
 
 
 @pytest.mark.parametrize("name", sorted(catalogue()))

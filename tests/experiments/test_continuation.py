@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.byte_tokenizer import ByteTokenizer
-from data.tokenizer import EOS, PAD
+from data.tokenizer import BOS, EOS, PAD
 from decoding import greedy, row_keys, sample, start_language_model
 from experiments import continuation as streaming
 from experiments.continuation import continuation
@@ -40,7 +40,7 @@ def in_one_call(loaded) -> list[tuple[str, int, dict, str, bool]]:
     for prompt in ("", "the", "the cat sat. t"):
         ids = jnp.array([[EOS, *tokenizer.encode(prompt)]], jnp.int32)
         count = SIGHT - ids.shape[1] + 1
-        ends = {"max_tokens": count, "end_id": EOS, "pad_id": PAD}
+        ends = {"max_tokens": count, "end_id": EOS, "pad_id": PAD, "suppress_ids": (PAD, BOS)}
 
         @jax.jit
         def run(params, keys, ids=ids, ends=ends):
@@ -92,7 +92,8 @@ def test_half_a_character_waits_for_its_other_half(loaded, monkeypatch):
 
     def write(model, params, cache, tokens, numbers, key, **how):
         num_given, count, _ = numbers
-        return cache, np.array([0] * (num_given - 1) + [next(ids) for _ in range(count - num_given + 1)])
+        new = np.array([0] * (num_given - 1) + [next(ids) for _ in range(count - num_given + 1)])
+        return cache, new, np.ones(len(new), bool)
 
     monkeypatch.setattr(streaming, "PIECE", 2)
     monkeypatch.setattr(streaming, "_read", lambda *args, **how: None)

@@ -59,7 +59,7 @@ def configured(config, row):
     turned = row["positions"] == "rotary"
     changes = WIDTHS[row.pop("widths")] | row | ({"positions": "none", "d_k": 4} if turned else {})
     config = config(**SIZES, **changes)
-    return config, dataclasses.replace(standard_parts(config), rotate=rotary if turned else None)
+    return config, dataclasses.replace(standard_parts(config), rotate=rotary(config) if turned else None)
 
 
 def language_model(row):
