@@ -1,10 +1,14 @@
 """generate.py and evaluate.py as users run them: in a process of their own, or, for speed, in this one."""
 
+import dataclasses
 import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import jax
+import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,3 +45,17 @@ def in_this_process(monkeypatch, main, *words: object, stdin: bytes = b"", termi
         except SystemExit as end:
             code = end.code or 0
     return Done(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
+
+
+def with_nan_parameters(monkeypatch) -> None:
+    """Every checkpoint that a script of this process chooses holds NaN."""
+    from experiments.saved_run import SavedRun
+
+    choose = SavedRun.choose
+
+    def chosen(run, checkpoint):
+        found = choose(run, checkpoint)
+        params = jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
+        return dataclasses.replace(found, params=params)
+
+    monkeypatch.setattr(SavedRun, "choose", chosen)

@@ -1,20 +1,16 @@
 """evaluate.py: the numbers are those of the texts it leaves behind, and no other setting's are overwritten."""
 
-import dataclasses
 import json
 import shutil
 import subprocess
 import sys
 
-import jax
-import numpy as np
 import pytest
 
 from analysis.corpus_bleu import bleu
 from evaluate import main
 from experiments.evaluation_files import save_evaluation
-from experiments.saved_run import SavedRun
-from tests.scripts import in_a_process, in_this_process
+from tests.scripts import in_a_process, in_this_process, with_nan_parameters
 from training.run_directory import RunDirectory
 
 
@@ -118,15 +114,7 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
 
 
 def test_outputs_that_are_not_numbers_end_in_one_line(evaluate, spelling_run, text_run, monkeypatch):
-    choose = SavedRun.choose
-
-    def chosen(run, checkpoint):
-        found = choose(run, checkpoint)
-        return dataclasses.replace(
-            found, params=jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
-        )
-
-    monkeypatch.setattr(SavedRun, "choose", chosen)
+    with_nan_parameters(monkeypatch)
     before = files(spelling_run), files(text_run)
     for words in ([], ["--sample"], ["--beam", 2]):
         done = evaluate(spelling_run, "--split", "validation", *words)

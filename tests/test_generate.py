@@ -1,6 +1,5 @@
 """generate.py: as many lines out as in, in their order, and nothing dropped without a word."""
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -10,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.saved_run import SavedRun, open_saved_run
+from experiments.saved_run import open_saved_run
 from experiments.translator import Translator
 from generate import main
-from tests.scripts import ROOT, in_a_process, in_this_process
+from tests.scripts import ROOT, in_a_process, in_this_process, with_nan_parameters
 
 
 @pytest.fixture
@@ -32,21 +31,8 @@ def refused(done, code: int = 2) -> str:
     return done.err
 
 
-@pytest.fixture
-def not_numbers(monkeypatch):
-    """Every checkpoint that is chosen holds NaN."""
-    choose = SavedRun.choose
-
-    def chosen(run, checkpoint):
-        found = choose(run, checkpoint)
-        return dataclasses.replace(
-            found, params=jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
-        )
-
-    monkeypatch.setattr(SavedRun, "choose", chosen)
-
-
-def test_outputs_that_are_not_numbers_end_in_one_line(generate, spelling_run, text_run, not_numbers):
+def test_outputs_that_are_not_numbers_end_in_one_line(generate, spelling_run, text_run, monkeypatch):
+    with_nan_parameters(monkeypatch)
     for words in ([], ["--scores"], ["--sample"], ["--beam", 2], ["--beam", 2, "--nbest", 2]):
         done = generate(spelling_run, *words, stdin=b"\nab\nabc\n")
         assert (done.code, done.out) == (1, ""), words
