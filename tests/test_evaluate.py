@@ -121,7 +121,7 @@ def test_outputs_that_are_not_numbers_end_in_one_line(evaluate, spelling_run, te
         assert (done.code, done.out) == (1, "") and "line 1: the model's outputs are not" in done.err.splitlines()[-1]
     done = evaluate(text_run, "--split", "validation")
     assert (done.code, done.out) == (1, "")
-    assert "the loss on validation is nan: the model's outputs are not numbers" in done.err.splitlines()[-1]
+    assert "the loss on validation is nan" in done.err.splitlines()[-1]
     assert (files(spelling_run), files(text_run)) == before
 
 
