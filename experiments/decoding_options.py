@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from numbers import Real
 
 from data.seeds import check_seed
 from model.float32 import complaint
@@ -47,12 +49,15 @@ class DecodingOptions:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"--{name} must be a whole number, {least} or more, got {value!r}")
         for name, wanted, holds in (
-            ("length_penalty", "a finite number", lambda x: True),
             ("temperature", "a number, 0 or more", lambda x: x >= 0),
             ("top_p", "a number in (0, 1]", lambda x: 0 < x <= 1),
         ):
-            if wrong := complaint(getattr(self, name), holds):
-                raise ValueError(f"--{name} must be {wanted}, {wrong}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value) or not holds(value):
+                raise ValueError(f"--{name} must be {wanted}, got {value!r}")
+        # Sampling brings the two above into float32's range; an infinite exponent has no limit to be brought to.
+        if wrong := complaint(self.length_penalty, lambda x: True):
+            raise ValueError(f"--length_penalty must be a finite number, {wrong}")
         if self.nbest > self.beam:
             raise ValueError(f"--nbest {self.nbest} wants a beam at least as wide, got --beam {self.beam}")
         if self.sample and self.beam > 1:

@@ -72,8 +72,6 @@ def test_a_wrong_value_gets_one_line_with_name_value_and_what_is_wanted(config, 
         (TrainConfig, "ema", 1 - 1e-9, "1.0"),
         (TransformerConfig, "dropout", 1 - 1e-9, "1.0"),
         (LanguageModelConfig, "attention_dropout", 1 - 1e-9, "1.0"),
-        (partial(DecodingOptions, sample=True), "temperature", 1e39, "inf"),
-        (partial(DecodingOptions, sample=True), "top_p", 1e-50, "0.0"),
         (partial(DecodingOptions, beam=2), "length_penalty", -1e39, "-inf"),
     ],
 )
@@ -96,5 +94,6 @@ def test_the_edges_are_right():
     OptimizerConfig(warmup_steps=0, final_lr_fraction=0.0, b1=0.0, b2=0.0, weight_decay=0.0, clip_norm=0.0)
     OptimizerConfig(final_lr_fraction=1.0, peak_lr=1, weight_decay=1)
     OptimizerConfig(peak_lr=3.4e38, epsilon=1e-37, weight_decay=1e-50, b2=1 - 1e-7, warmup_steps=2**31 - 1)
+    DecodingOptions(sample=True, temperature=1e39, top_p=1e-50)
     TrainConfig(steps=2**31 - 1, seed=2**32 - 1, save_every=10**12, log_every=10**400)
     TrainConfig(steps=1, accumulation=1, loss_chunk=0, seed=0, label_smoothing=0.0, log_every=1, keep_checkpoints=1)
