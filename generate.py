@@ -56,6 +56,7 @@ def main() -> None:
     except OSError as error:
         complain(PROGRAM, error, 1)
     say(f"{path} ({run.experiment.name}): {chosen.words}")
+    from data.home import expand_home
     from experiments.line_translation import translate_lines, translate_typed
 
     model = run.loaded(chosen.params)
@@ -65,12 +66,13 @@ def main() -> None:
         elif sys.stdin.isatty():
             translate_typed(model, options, scores=options.scores)
         else:
-            maps = Path(options.attention) if options.attention else None
+            maps = Path(expand_home(options.attention, "--attention")) if options.attention else None
             translate_lines(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores, maps=maps)
 
 
 def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
     """Raises ValueError for options that this model, or a terminal, has no use for."""
+    from data.home import expand_home
     from experiments.translator import output_length
 
     if run.is_language_model:
@@ -86,7 +88,7 @@ def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
     if options.attention:
         if sys.stdin.isatty():
             raise ValueError("--attention is for the lines of a file: < lines.txt")
-        directory = Path(options.attention)
+        directory = Path(expand_home(options.attention, "--attention"))
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ValueError(f"--attention {directory} is there already: name a new directory")
 

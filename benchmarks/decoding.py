@@ -8,19 +8,21 @@ row ends early. Ratios count: times are those of the machine at hand. The compar
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import jax
 import jax.numpy as jnp
 
+from data.options import parse_options
 from decoding import beam_search, greedy, start_language_model
 from model.config import LanguageModelConfig
 from model.language_model import LanguageModel
@@ -31,17 +33,31 @@ NEVER = -1
 """An end token that no model writes."""
 
 
+@dataclass(frozen=True)
+class Options:
+    """What is measured."""
+
+    batch: int = 16
+    """Prompts."""
+    prompt: int = 32
+    """Tokens in each prompt."""
+    tokens: int = 128
+    """New tokens."""
+    repeats: int = 3
+    """The fastest of so many runs counts."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the products, on both sides."""
+    uncached_tokens: int = 16
+    """Tokens to measure the uncached model with."""
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--prompt", type=int, default=32, help="tokens in each prompt")
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens")
-    parser.add_argument("--repeats", type=int, default=3, help="the fastest of so many runs counts")
-    parser.add_argument(
-        "--dtype", default="float32", choices=("float32", "bfloat16"), help="of the products, on both sides"
-    )
-    parser.add_argument("--uncached_tokens", type=int, default=16, help="tokens to measure the uncached model with")
-    args = parser.parse_args()
+    program = "python -m benchmarks.decoding"
+    try:
+        args = parse_options(sys.argv[1:], Options(), program, __doc__)
+    except ValueError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        sys.exit(2)
 
     config = LanguageModelConfig(
         d_model=WIDTH,

@@ -10,12 +10,12 @@ the input should be ten times as fast or more, and memory should not grow from o
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import resource
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,21 +25,35 @@ if TYPE_CHECKING:
 EPOCHS = 10
 
 
+@dataclass(frozen=True)
+class Options:
+    """How it is measured."""
+
+    tokens_per_batch: int = 4096
+    """Budget of a batch."""
+    seconds: float = 5.0
+    """How long to measure the model."""
+    layers: int = 4
+    """Of the model, each way."""
+
+
 def main(words: Sequence[str] | None = None) -> dict[str, float]:
     """Measure, print, and return what was measured by name."""
     from data.batches import load
     from data.config import DataConfig
+    from data.options import parse_options
     from data.pairs import PairData
 
-    parser = argparse.ArgumentParser("python -m benchmarks.input", description=__doc__.partition("\n")[0])
-    parser.add_argument("source", nargs="?", default="dates", help="dataset of pairs (dates)")
-    parser.add_argument("--tokens_per_batch", type=int, default=4096, help="budget of a batch (4096)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure the model (5)")
-    parser.add_argument("--layers", type=int, default=4, help="of the model, each way (4)")
-    options = parser.parse_args(words)
-    data = load(DataConfig(options.source, tokens_per_batch=options.tokens_per_batch, buckets=6))
-    if not isinstance(data, PairData):
-        parser.error(f"{options.source} is text; wanted: a dataset of pairs")
+    program, words = "python -m benchmarks.input", list(sys.argv[1:] if words is None else words)
+    source = words.pop(0) if words and not words[0].startswith("-") else "dates"
+    try:
+        options = parse_options(words, Options(), f"{program} [SOURCE]", __doc__)
+        data = load(DataConfig(source, tokens_per_batch=options.tokens_per_batch, buckets=6))
+        if not isinstance(data, PairData):
+            raise ValueError(f"{source} is text; wanted: a dataset of pairs")
+    except ValueError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        sys.exit(2)
 
     waste, tokens = data.padding()
     shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import absl.logging
 
+from data.home import data_directory
+
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
@@ -44,7 +46,7 @@ def prepare_builder(
             if not make_builder(builder_class, directory, config).is_prepared():
                 raise ValueError(
                     f"cannot prepare data in {builder.data_path}: {error.strerror or error}; choose another place with "
-                    "the option directory, or $TFDS_DATA_DIR"
+                    "--data.directory (python -m data.prepare: --directory) or $TFDS_DATA_DIR"
                 ) from error
             return make_builder(builder_class, directory, config)
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
@@ -62,18 +64,21 @@ def make_builder(
     directory: str = "",
     config: "tfds.core.BuilderConfig | None" = None,
 ) -> "tfds.core.DatasetBuilder":
-    """The builder, which reads its directory if there is one. Raises ValueError if that does not hold a dataset."""
-    data_dir = str(Path(directory).expanduser()) if directory else None
+    """The builder, which reads its directory if there is one.
+
+    Raises ValueError if that does not hold a dataset, and as `data_directory`.
+    """
+    data_dir = data_directory(directory)
     try:
         with quiet():
             builder = builder_class(data_dir=data_dir, config=config, file_format="array_record")
     except Exception as error:  # protobuf's errors are of no common kind
-        path = Path(data_dir or default_directory()) / builder_class.name / (config.name if config else "")
+        path = Path(data_dir) / builder_class.name / (config.name if config else "")
         raise damaged(path, error) from None
     if not is_prepared(builder) and Path(builder.data_path).exists():
         raise ValueError(
             f"{builder.data_path} exists and is not a dataset that TFDS prepared: move it away, or choose another "
-            "directory for the data"
+            "--data.directory"
         )
     return builder
 
@@ -103,13 +108,6 @@ def check_data(builder: "tfds.core.DatasetBuilder") -> None:
 def damaged(path: object, why: object) -> ValueError:
     """What to raise when prepared data under `path` cannot be read."""
     return ValueError(f"the prepared data in {path} are damaged ({_one_line(why)}): remove them to prepare them again")
-
-
-def default_directory() -> str:
-    """Where TFDS keeps data unless it is told: $TFDS_DATA_DIR, or ~/tensorflow_datasets."""
-    from tensorflow_datasets.core import constants
-
-    return str(Path(constants.DATA_DIR).expanduser())
 
 
 @contextlib.contextmanager

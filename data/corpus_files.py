@@ -16,6 +16,7 @@ import os
 import re
 from pathlib import Path
 
+from data.home import expand_home
 from data.sources import Source
 
 WHOLE = "whole"
@@ -45,7 +46,7 @@ def corpus_files(source: Source) -> tuple[Files, tuple[str, str] | None]:
 
 
 def _find(source: Source) -> tuple[Files, tuple[str, str] | None]:
-    path = Path(source.name).expanduser()
+    path = _path(source.name)
     parts = source.name.split("+")
     named = len(parts) > 1 and not path.exists()
     if named and not 2 <= len(parts) <= 3:
@@ -53,13 +54,13 @@ def _find(source: Source) -> tuple[Files, tuple[str, str] | None]:
     try:
         if source.kind == "parallel":
             if named:
-                found = dict(zip(("train", "validation", "test"), (_exactly(source, Path(part)) for part in parts)))
+                found = dict(zip(("train", "validation", "test"), (_exactly(source, _path(part)) for part in parts)))
             else:
                 found = _exactly(source, path, strict=False)
                 found = {WHOLE: found} if found else _by_split(source, path)
             return _two_languages(source, found)
         if named:
-            files = dict(zip(("train", "validation", "test"), (Path(part).expanduser() for part in parts)))
+            files = dict(zip(("train", "validation", "test"), map(_path, parts)))
             for part in files.values():
                 if not part.is_file():
                     raise ValueError(f"{source}: there is no file {part}")
@@ -71,9 +72,12 @@ def _find(source: Source) -> tuple[Files, tuple[str, str] | None]:
         raise ValueError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
+def _path(name: str) -> Path:
+    return Path(expand_home(name, "--data.source"))
+
+
 def _exactly(source: Source, prefix: Path, strict: bool = True) -> dict[str, Path]:
     """The files PREFIX.LANGUAGE of parallel text: language -> file."""
-    prefix = prefix.expanduser()
     found = {}
     for file in sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() and not prefix.is_dir() else ():
         base, language = _base_and_key(source, file)

@@ -17,6 +17,7 @@ import numpy as np
 
 from data.batches import PairData, TextData, load
 from data.config import DataConfig
+from data.home import expand_home
 from data.lengths import draw, histogram
 from data.options import parse_options
 from data.seeds import check_seed
@@ -55,7 +56,11 @@ def inspect(options: Inspection) -> list[str]:
         *_batches(data, options),
     ]
     if options.picture:
-        draw({side: of_split["train"].lengths for side, of_split in data.encoded.items()}, options.picture)
+        picture = expand_home(options.picture, "--picture")
+        try:
+            draw({side: of_split["train"].lengths for side, of_split in data.encoded.items()}, picture)
+        except OSError as error:
+            raise ValueError(f"--picture {picture} cannot be written: {error.strerror or error}") from error
         lines.append(f"picture of the lengths: {options.picture}")
     return lines
 

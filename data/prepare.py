@@ -3,16 +3,20 @@
 python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
 python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
 python -m data.prepare dates=0.7,tsv:corpus/kor=0.3    each of a mixture
+
+Several sources may be named, one behind the other, before the options.
 """
 
-import argparse
 import difflib
 import importlib
 import sys
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from data.builders import check_data, is_prepared, make_builder, prepare_builder
 from data.mixture import parse_mixture
+from data.options import parse_options
 from data.sources import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ BUILDERS = {
     "stdlib": "data.datasets.stdlib:Stdlib",
 }
 """Name -> module and class of a TFDS builder, imported when it is asked for."""
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What the command line of `python -m data.prepare` can say behind the sources."""
+
+    directory: str = ""
+    """Where to keep the data, as data.directory; empty: $TFDS_DATA_DIR, or else ~/tensorflow_datasets."""
 
 
 def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Renamed":
@@ -76,16 +88,15 @@ def _prepare_local(source: Source, directory: str) -> "Renamed":
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m data.prepare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("source", nargs="+", help=f"dates, reverse, stdlib, {GRAMMAR}")
-    parser.add_argument("--directory", default="", help="where to keep the data; default: where TFDS does")
-    options = parser.parse_args()
+    program, words = "python -m data.prepare", sys.argv[1:]
+    texts = list(takewhile(lambda word: not word.startswith("-"), words))
     try:
-        sources = [parse_source(name) for text in options.source for name, _ in parse_mixture(text)]
+        options = parse_options(words[len(texts) :], PrepareOptions(), f"{program} SOURCE ...", __doc__)
+        if not texts:
+            raise ValueError(f"wanted a source first: dates, reverse, stdlib, {GRAMMAR}; --help shows more")
+        sources = [parse_source(name) for text in texts for name, _ in parse_mixture(text)]
     except ValueError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         sys.exit(2)
     try:
         for source in sources:
@@ -97,10 +108,10 @@ def main() -> None:
                 builder = prepare(str(source), options.directory)
             print(f"{source} is in {builder.data_path}")
     except (ValueError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted, and nothing half-written is left", file=sys.stderr)
+        print(f"{program}: interrupted, and nothing half-written is left", file=sys.stderr)
         sys.exit(130)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from data.home import expand_home
 from data.tokenizer import NUM_SPECIAL, REPLACEMENT, UNK, Normalization, Tokenizer, normalize, without_surrogates
 
 _CHUNK = 16_384
@@ -70,8 +71,9 @@ class SubwordTokenizer(Tokenizer):
     @classmethod
     def from_file(cls, path: str | Path, normalization: Normalization = "none") -> "SubwordTokenizer":
         """The tokenizer of a `tokenizer.json`. Raises ValueError, one line, for a file that is none."""
+        path = expand_home(str(path), "--data.tokenizer_file")
         try:
-            return cls(Path(path).expanduser().read_text(encoding="utf-8"), normalization)
+            return cls(Path(path).read_text(encoding="utf-8"), normalization)
         except OSError as error:
             raise ValueError(f"cannot read {path}: {error.strerror}") from None
         except ValueError as error:

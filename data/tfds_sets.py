@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from data.builders import check_data, damaged, default_directory, quiet, sigterm_as_exit
+from data.builders import check_data, damaged, quiet, sigterm_as_exit
+from data.home import data_directory
 from data.records import Renamed
 from data.sources import Source
 
@@ -34,7 +35,7 @@ def open_tfds(source: Source, directory: str = "") -> Renamed:
     """
     builder = _find(source.name, directory)
     if builder is None:
-        raise ValueError(f"{source} is not prepared in {_directory(directory)}: run {_command(source, directory)}")
+        raise ValueError(f"{source} is not prepared in {data_directory(directory)}: run {_command(source, directory)}")
     file_format = builder.info.file_format
     if file_format is None or file_format.value != "array_record":
         name = file_format.value if file_format else "an unknown format"
@@ -112,7 +113,7 @@ def _generate(source: Source, directory: str) -> None:
 
     tensorflow.config.set_visible_devices([], "GPU")  # else it takes all of the GPU's memory
     start = time.perf_counter()
-    builder = tfds.builder(source.name, data_dir=str(_directory(directory)), file_format="array_record")
+    builder = tfds.builder(source.name, data_dir=data_directory(directory), file_format="array_record")
     with sigterm_as_exit():
         builder.download_and_prepare()
     counts = ", ".join(f"{split.num_examples:,} {name}" for name, split in builder.info.splits.items())
@@ -128,20 +129,16 @@ def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
         raise ValueError(f"tfds:{name} is not of the form tfds:NAME[/CONFIG][:VERSION]") from None
     try:
         with quiet():
-            return read_only_builder.builder_from_files(name, data_dir=str(_directory(directory)))
+            return read_only_builder.builder_from_files(name, data_dir=data_directory(directory))
     except registered.DatasetNotFoundError:
         return None
     except Exception as error:  # what a damaged description raises is of no common kind
-        raise damaged(_directory(directory) / name, error) from None
+        raise damaged(Path(data_directory(directory), name), error) from None
 
 
 def _command(source: Source, directory: str) -> str:
     """What to type."""
     return f"python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
-
-
-def _directory(directory: str) -> Path:
-    return Path(directory or default_directory()).expanduser()
 
 
 def _held_out(builder: "tfds.core.DatasetBuilder", source: Source) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data.config import DataConfig
+from data.home import expand_home
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 
@@ -151,5 +152,5 @@ class Experiment:
 
     @property
     def workdir(self) -> Path:
-        """Directory of the run."""
-        return Path(self.config.workdir or f"runs/{self.name}")
+        """Directory of the run. Raises ValueError for a `~` where there is no home directory."""
+        return Path(expand_home(self.config.workdir, "--workdir") or f"runs/{self.name}")

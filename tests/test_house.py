@@ -28,6 +28,12 @@ def imports(path: Path) -> list[str]:
     return names
 
 
+def test_there_is_one_parser_of_command_lines():
+    for path in ROOT.rglob("*.py"):
+        if not any(part.startswith(".") or part == "tests" for part in path.relative_to(ROOT).parts):
+            assert "argparse" not in imports(path), f"{path}: wanted is data.options"
+
+
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_only_what_lies_below(room):
     for path in (ROOT / room).rglob("*.py"):

@@ -1,5 +1,7 @@
 """The benchmark of the input runs, and says what it measured; how fast this machine is, is not tested."""
 
+import importlib
+
 import pytest
 
 from benchmarks.input import EPOCHS, main
@@ -13,6 +15,16 @@ def test_it_runs(capsys, tmp_path, monkeypatch):
     out = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("epoch ") for line in out) == EPOCHS
     assert "times as fast" in out[-2] and out[-1].startswith("memory grew by")
+
+
+@pytest.mark.parametrize("module", ["benchmarks.input", "benchmarks.decoding"])
+def test_options_are_those_of_the_one_parser(module, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [module, "--toke", "8"])
+    with pytest.raises(SystemExit) as end:
+        importlib.import_module(module).main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "unknown option --toke; " in said
 
 
 def few(directory):

@@ -222,7 +222,9 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(ValueError) as error:
         prepare(f"tsv:{tmp_path}", str(tmp_path / "occupied"))
     assert str(error.value).startswith(f"cannot prepare data in {tmp_path}/occupied/local_pairs/")
-    assert str(error.value).endswith("choose another place with the option directory, or $TFDS_DATA_DIR")
+    assert str(error.value).endswith(
+        "choose another place with --data.directory (python -m data.prepare: --directory) or $TFDS_DATA_DIR"
+    )
     assert "\n" not in str(error.value) and Path(tmp_path / "occupied").read_text() == "a file"
 
 
