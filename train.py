@@ -27,16 +27,18 @@ def train(experiment: Experiment) -> Result:
 
     Raises:
       RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
+      ValueError: an option that cannot be; nothing has been written.
       NonFiniteError: a loss, of training or validation, a gradient or an updated state became NaN or infinite; the
         last checkpoint is finite.
-      SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 130 for Ctrl-C.
+      SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 129 for SIGHUP
+        (a closed terminal), 130 for Ctrl-C.
     """
     # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
     import jax
 
     from analysis.figures import training_curves
     from data.batches import load
-    from experiments.data_record import keep_data_record
+    from experiments.data_record import check_data_record, keep_data_record
     from experiments.experiment import Trained, check_sides
     from experiments.limits import limits_of, save_limits
     from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
@@ -44,6 +46,7 @@ def train(experiment: Experiment) -> Result:
     from training.average import averaged
     from training.compiled import compile_step
     from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
+    from training.directions import check_declared
     from training.evaluation import check_metric, evaluate, make_eval_step
     from training.finite import check_finite, with_finite_flags
     from training.log import StepLog
@@ -57,19 +60,19 @@ def train(experiment: Experiment) -> Result:
     mesh = data_mesh()
     rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
     check_rows(getattr(config.data, rows) // settings.accumulation, f"data.{rows} / train.accumulation", mesh)
-    run = open_run(experiment.workdir, config_record(experiment))
+    check_declared(settings.best_metric, experiment.metrics)
+    record = config_record(experiment)
+    run = open_run(experiment.workdir, record)
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
         return result
 
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
-    with run.beginning():
-        data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
-        check_sides(experiment, data.vocab_sizes)
-        held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
-    keep_data_record(run, data)
-    data.save_tokenizers(run.tokenizers)
+    data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    check_sides(experiment, data.vocab_sizes)
+    check_data_record(run, data)
+    held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
@@ -77,14 +80,13 @@ def train(experiment: Experiment) -> Result:
     blank_batches = data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     limits = limits_of(data)
-    save_limits(run, limits)
 
-    with StopRequest() as stop, open_checkpoints(experiment, run) as checkpoints:
+    with StopRequest() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
         initial = jax.jit(lambda: new_state(experiment, model, limits.input_shapes), out_shardings=everywhere(mesh))
-        start, position, window = checkpoints.latest() or 0, 0, None
-        if start:
-            state, saved = checkpoints.restore(like=initial.eval_shape())
+        start, position, window = 0, 0, None
+        if (newest := checkpoints.restore_newest(like=initial.eval_shape())) is not None:
+            start, state, saved = newest
             position, window = saved["position"], saved["window"]
         else:
             state = initial()
@@ -106,6 +108,15 @@ def train(experiment: Experiment) -> Result:
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
+
+        # Nothing has been written so far, and who stops here, or mistyped an option, has not begun.
+        if stop.signal and newest is None:
+            print(f"{name}: stopped by {stop.signal.name} before the first step")
+            raise SystemExit(stop.exit_code)
+        begin()
+        keep_data_record(run, data)
+        data.save_tokenizers(run.tokenizers)
+        save_limits(run, limits)
 
         clock = time.perf_counter()
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:

@@ -112,15 +112,27 @@ def damaged(path: object, why: object) -> ValueError:
 
 @contextlib.contextmanager
 def sigterm_as_exit() -> Iterator[None]:
-    """Lets SIGTERM end the program by an exception, so that TFDS takes away what it has half written."""
+    """Lets SIGTERM, and SIGHUP unless it is ignored, end the program by an exception, so that TFDS takes away what it
+    has half written."""
     if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # not every system has a SIGHUP
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, _exit)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, frame: object) -> None:
+    if signal.Signals(number).name == "SIGHUP":  # a terminal that closes sends several
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager

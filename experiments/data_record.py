@@ -34,15 +34,19 @@ def check_data_record(run: RunDirectory, data: PairData | TextData) -> bool:
         return False
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))["sources"]
-    except (ValueError, KeyError, TypeError) as error:
+        changes = [
+            (source, split, change)
+            for source, splits in saved.items()
+            for split, before in splits.items()
+            if (change := _change(before, data.fingerprints.get(source, {}).get(split)))
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} is damaged: choose another --workdir") from error
-    for source, splits in saved.items():
-        for split, before in splits.items():
-            if change := _change(before, data.fingerprints.get(source, {}).get(split)):
-                raise RunDirectoryError(
-                    f"{run.path}: {source} has changed since this run began ({split}: {change}); bring the old data "
-                    "back, or train anew in another --workdir"
-                )
+    for source, split, change in changes:
+        raise RunDirectoryError(
+            f"{run.path}: {source} has changed since this run began ({split}: {change}); bring the old data "
+            "back, or train anew in another --workdir"
+        )
     return True
 
 

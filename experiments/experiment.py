@@ -17,6 +17,7 @@ from data.config import DataConfig
 from data.home import expand_home
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
+from training.directions import LOSS_METRICS, Direction, check_directions
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from training.optimizer import Optimizer
     from training.schedules import Schedule
     from training.step import TrainStep
+
+STANDARD_METRICS: dict[str, Direction] = LOSS_METRICS | {"bleu": "max"}
+"""Of the standard loss, and of `experiments.validation_scores`."""
 
 ModelConfig = TypeVar("ModelConfig", TransformerConfig, LanguageModelConfig)
 
@@ -146,9 +150,15 @@ class Experiment:
     """Called once at the end with the trained model: scores it, prints, draws."""
     scores: Callable[[Trained], dict[str, float]] | None = None
     """Further validation metrics, measured at each evaluation with the parameters of the moment; train.best_metric may
-    name one of them. `experiments.validation_scores.greedy_bleu` is one."""
+    name one of them that `metrics` declares. `experiments.validation_scores.greedy_bleu` is one."""
+    metrics: Mapping[str, Direction] = dataclasses.field(default_factory=lambda: STANDARD_METRICS)
+    """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. Whoever adds
+    one, by a loss or by `scores`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
     scoring: Literal["translation", "pronunciation", "exact_match"] = "translation"
     """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `experiments.scoring`."""
+
+    def __post_init__(self):
+        check_directions(self.metrics)
 
     @property
     def workdir(self) -> Path:

@@ -69,7 +69,8 @@ def new_state(experiment: Experiment, model: nn.Module, input_shapes: dict[str, 
 def open_checkpoints(experiment: Experiment, run: RunDirectory) -> Checkpoints:
     """The run's checkpoints: the newest, and the best by the metric that the config names."""
     settings = experiment.config.train
-    return Checkpoints(run.checkpoints, settings.keep_checkpoints, settings.best_metric)
+    direction = experiment.metrics.get(settings.best_metric)
+    return Checkpoints(run.checkpoints, settings.keep_checkpoints, settings.best_metric, direction)
 
 
 def save_result(run: RunDirectory, result: Result) -> None:
@@ -82,14 +83,22 @@ def save_result(run: RunDirectory, result: Result) -> None:
 
 
 def read_result(experiment: Experiment, run: RunDirectory) -> Result | None:
-    """The result of a finished run, its parameters read from its last checkpoint; None if it is not finished."""
+    """The result of a finished run, its parameters read from its last checkpoint; None if it is not finished.
+
+    Raises:
+      ValueError: a file of it is damaged; names it.
+      OSError: the last checkpoint is gone or cannot be read.
+    """
     record = run.finished
     if record is None:
         return None
+    try:
+        metrics, figures = dict(record["metrics"]), {name: run.path / path for name, path in record["figures"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise run.damaged_result("it has no metrics and figures by name") from error
     limits = read_limits(run)
     model = experiment.model(experiment.config, limits.vocab_sizes)
     with open_checkpoints(experiment, run) as checkpoints:
         like = jax.eval_shape(lambda: new_state(experiment, model, limits.input_shapes))
-        state, _ = checkpoints.restore(like)
-    figures = {name: run.path / path for name, path in record["figures"].items()}
-    return Result(run.path, model, state.params, record["metrics"], figures)
+        state, _ = checkpoints.restore(like, experiment.config.train.steps)
+    return Result(run.path, model, state.params, metrics, figures)

@@ -64,10 +64,6 @@ class SavedRun:
                 return choose(checkpoints, like, checkpoint, experiment.config.train.keep_checkpoints)
         except ValueError as error:
             raise ValueError(f"{self.directory.path}: {error}") from error
-        except Exception as error:  # Orbax has many kinds for files that are damaged or gone, and pages to say so
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-            where = self.directory.checkpoints
-            raise OSError(f"checkpoint {checkpoint} in {where} cannot be read, it may be damaged ({reason})") from error
 
     def loaded(self, params: Any) -> LoadedModel:
         """The model with these parameters."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -157,20 +158,88 @@ def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path):
     assert [path.name for path in stranger.iterdir()] == ["thesis.txt"]
 
 
-def test_a_mistyped_source_can_be_corrected_in_the_same_directory(tmp_path):
-    """A run whose data cannot be had, or are not for its model, never began."""
+def changed(experiment, section: str, **options):
+    config = experiment.config
+    return dataclasses.replace(
+        experiment,
+        config=dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **options)}),
+    )
+
+
+def no_memory(*_):
+    raise MemoryError
+
+
+def test_a_run_that_never_began_binds_nobody(tmp_path, monkeypatch):
+    """Data that cannot be had, or are not for the model, and options that do not fit: nothing is written."""
     experiment = small(tmp_path / "run", steps=2)
-
-    def on(source, **data):
-        data = dataclasses.replace(experiment.config.data, source=source, **data)
-        return dataclasses.replace(experiment, config=dataclasses.replace(experiment.config, data=data))
-
     (tmp_path / "x.txt").write_text("some text " * 9)
-    text = on(f"text:{tmp_path}/x.txt", max_target_length=9, directory=str(tmp_path / "prepared"))
-    for mistaken in (on("tsv:nowhere"), on("reverse", batch_size=10**6), text):
+    text = {"source": f"text:{tmp_path}/x.txt", "max_target_length": 9, "directory": str(tmp_path / "prepared")}
+    mistaken = [
+        changed(experiment, "data", source="tsv:nowhere"),
+        changed(experiment, "data", batch_size=10**6),
+        changed(experiment, "data", **text),
+        changed(experiment, "model", max_length=4),
+        changed(experiment, "train", best_metric="blue"),
+        changed(experiment, "train", best_metric="bleu"),  # declared, but not measured by this experiment
+    ]
+    for each in mistaken:
         with pytest.raises(ValueError):
-            train(mistaken)
+            train(each)
         assert not list((tmp_path / "run").iterdir())
+
+    monkeypatch.setattr("training.log.StepLog.add", no_memory)  # a batch too large shows in the first step
+    with pytest.raises(MemoryError):
+        train(experiment)
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_an_undeclared_metric_is_refused_before_the_data_are_read(tmp_path):
+    """The direction is not guessed: `ppl` would have been the better the higher."""
+    experiment = changed(small(tmp_path / "run"), "data", source="tsv:nowhere")
+    with pytest.raises(
+        ValueError, match=r"train\.best_metric=ppl is not declared.* accuracy, bleu, exact_match, loss;"
+    ):
+        train(changed(experiment, "train", best_metric="ppl"))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=r"metrics\['ppl'\] must be 'min' or 'max'"):
+        dataclasses.replace(experiment, metrics={"ppl": "lower"})
+
+
+def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(tmp_path, capsys):
+    """A copy that was broken off is named and passed over, by training as by who uses the run."""
+    whole = train(small(tmp_path / "whole", steps=6, save_every=2))
+    path = tmp_path / "run"
+    shutil.copytree(tmp_path / "whole", path)
+    (path / "result.json").unlink()
+    shutil.rmtree(path / "checkpoints" / "6" / "state")
+    capsys.readouterr()
+    chosen = open_saved_run(path).choose("last")
+    assert chosen.words == "step 4, the last"
+    assert f"{path}/checkpoints/6 is passed over: it has no state" in capsys.readouterr().err
+    result = train(small(path, steps=6, save_every=2))
+    out, err = capsys.readouterr()
+    assert "steps 5 to 6" in out and f"{path}/checkpoints/6 is passed over: it has no state\n" in err
+    assert_same_bits(result.params, whole.params)
+    assert sorted(each.name for each in (path / "checkpoints").iterdir()) == ["2", "4", "6", "6.damaged"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "data.json", "limits.json", "metrics.jsonl", "result.json"])
+def test_a_damaged_file_of_a_run_is_named(tmp_path, trained, name):
+    shutil.copytree(trained, tmp_path / "run")
+    for content in (b"{\n", b"[1]\n", b"{}\n", b"\xff\n"):
+        if name in ("data.json", "metrics.jsonl"):  # a finished run is not held against its data
+            (tmp_path / "run" / "result.json").unlink(missing_ok=True)
+        (tmp_path / "run" / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"(run/{name.replace('.', '[.]')}|another run)"):
+            train(small(tmp_path / "run", steps=3))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trained") / "run"
+    train(small(path, steps=3))
+    return path
 
 
 def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):

@@ -2,19 +2,25 @@
 
 import logging
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
+
+from training.checkpoint_files import checkpoint_directories, saved_metrics, set_aside
+from training.directions import Direction
 
 # Orbax logs every step of its work, and each failure several times over. What fails is raised, below.
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
 
 
-LOWER_IS_BETTER = {"loss", "error", "perplexity", "nats", "bits"}
-"""Metrics with one of these words in their name (`word_error_rate`) are the better the lower; all others the higher."""
+class DamagedCheckpointError(OSError):
+    """A checkpoint cannot be read."""
 
 
 class Checkpoints:
@@ -22,42 +28,51 @@ class Checkpoints:
 
     Used as a context manager, since leaving it waits for the last save: a process that ends
     normally has its checkpoint. A save becomes visible by one rename, so a process that is killed while it
-    saves leaves a temporary directory that `latest` and `restore` do not see, and the next save replaces.
+    saves leaves a temporary directory, which nothing reads and the next process that saves removes.
 
         with Checkpoints(directory, keep=3) as checkpoints:
-            state, data = checkpoints.restore(like)
+            step, state, data = checkpoints.restore_newest(like) or (0, new, {})
             checkpoints.save(step, state, {"position": position})
+
+    A checkpoint that is not whole, or cannot be read, is named on stderr, once, and passed over. It stays as it is
+    until this process saves: then it is renamed `STEP.damaged`. Reading alone changes nothing on disk.
 
     Every process of a run takes part in every call.
 
     Args:
-        directory: of all of them.
+        directory: of all of them; made by the first save.
         keep: how many of the newest.
         best_metric: the metric that tells which one is the best. None: only the newest are kept.
+        direction: which way `best_metric` is better. None, not known: none is kept, or found, for being the best.
     """
 
-    def __init__(self, directory: str | Path, keep: int, best_metric: str | None = None):
+    def __init__(
+        self,
+        directory: str | Path,
+        keep: int,
+        best_metric: str | None = None,
+        direction: Direction | None = None,
+    ):
         if keep < 1:
             raise ValueError(f"keep is {keep}: at least 1 checkpoint has to be kept")
         registry = ocp.handlers.local_registry()
         registry.add(ocp.handlers.JsonHandler, checkpointable_name="data")
-        context = ocp.Context()
-        context.checkpointables.registry = registry
+        self._context = ocp.Context()
+        self._context.checkpointables.registry = registry
         policies = ocp.training.preservation_policies
-        policy, self.best_metric = policies.LatestN(keep), best_metric
-        if best_metric is not None:
+        self._policy = policies.LatestN(keep)
+        self.best_metric, self._direction = best_metric, direction
+        if best_metric is not None and direction is not None:
             best = policies.BestN(
-                get_metric_fn=lambda metrics: goodness(best_metric, metrics),
+                get_metric_fn=lambda metrics: goodness(metrics.get(best_metric), direction),
                 n=1,
                 keep_checkpoints_without_metrics=False,
             )
-            policy = policies.AnyPreservationPolicy([policy, best])
+            self._policy = policies.AnyPreservationPolicy([self._policy, best])
         self._directory = Path(directory).absolute()
-        self._checkpointer = ocp.training.Checkpointer(
-            self._directory,
-            context=context,
-            preservation_policy=policy,
-        )
+        self._writer: ocp.training.Checkpointer | None = None
+        self._unreadable: dict[int, str] = {}
+        self._named: set[int] = set()
         self._entered = False
         self._failed = False
 
@@ -74,23 +89,28 @@ class Checkpoints:
 
     def latest(self) -> int | None:
         """The newest saved step, or None. Waits for a save that is still being written."""
-        self._wait()
-        newest = self._checkpointer.latest
-        return None if newest is None else newest.step
+        steps = self.steps()
+        return steps[-1] if steps else None
 
     def steps(self) -> list[int]:
-        """The saved steps, the newest last. Waits for a save that is still being written."""
-        self._wait()
-        return [saved.step for saved in self._checkpointer.checkpoints]
+        """Steps of the whole checkpoints, the newest last. Waits for a save that is still being written."""
+        return self._look()[0]
 
     def best(self) -> tuple[int, float] | None:
-        """The step that is the best by `best_metric`, the newer of equals, and its value; None if none was measured."""
-        self._wait()
-        found = [
-            (goodness(self.best_metric, saved.metrics), saved.step, saved.metrics[self.best_metric])
-            for saved in self._checkpointer.checkpoints
-            if self.best_metric in (saved.metrics or {})
-        ]
+        """The step that is the best by `best_metric`, the newer of equals, and its value; None if none was measured.
+
+        Raises:
+            ValueError: which way `best_metric` is better is not known.
+        """
+        if self.best_metric is None:
+            return None
+        if self._direction is None:
+            raise ValueError(f"which way {self.best_metric} is better is not declared, so none is the best by it")
+        found = []
+        for step in self.steps():
+            value = saved_metrics(self._directory / str(step)).get(self.best_metric)
+            if (good := goodness(value, self._direction)) > -math.inf:
+                found.append((good, step, value))
         return max(found)[1:] if found else None
 
     def save(self, step: int, state: Any, data: dict[str, Any], metrics: Mapping[str, float] | None = None) -> None:
@@ -110,14 +130,12 @@ class Checkpoints:
         """
         if not self._entered:
             raise RuntimeError("save() outside of `with Checkpoints(...)`: nothing would wait for the last save")
-        self._wait()
-        if any(saved.step == step for saved in self._checkpointer.checkpoints):
+        writer = self._open_writer()
+        if step in self.steps():
             return
         # `force`: whether to save is the loop's decision, not that of Orbax's save policy.
         measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
-        self._checkpointer.save_checkpointables_async(
-            step, {"state": state, "data": data}, force=True, metrics=measured
-        )
+        writer.save_checkpointables_async(step, {"state": state, "data": data}, force=True, metrics=measured)
 
     def restore(self, like: Any, step: int | None = None) -> tuple[Any, dict[str, Any]]:
         """The state and the data of checkpoint `step`, of the newest one by default.
@@ -128,23 +146,39 @@ class Checkpoints:
             step: a saved step.
 
         Raises:
-            FileNotFoundError: there is no such checkpoint.
+            FileNotFoundError: there is no such checkpoint, or none that is whole.
+            DamagedCheckpointError: checkpoint `step` cannot be read.
             ValueError: the checkpoint holds another tree; names the first leaf that differs.
         """
-        self._wait()
-        steps = [saved.step for saved in self._checkpointer.checkpoints]
-        if not steps or (step is not None and step not in steps):
-            wanted = "" if step is None else f" of step {step}"
-            found = f"found steps {', '.join(map(str, steps))}" if steps else "found none"
-            raise FileNotFoundError(f"no checkpoint{wanted} in {self._directory}: {found}")
-        step = steps[-1] if step is None else step
-        like = jax.tree.map(_with_sharding, like)
-        # Orbax would cast another dtype silently, and its message on another tree is a page long.
-        stored = self._checkpointer.checkpointables_metadata(step).metadata["state"]
-        self._compare(step, _describe(stored), _describe(like, keys_as_data=True))
-        restored = self._checkpointer.load_checkpointables(step, {"state": like, "data": None})
-        self._compare(step, _describe(restored["state"]), _describe(like))
-        return restored["state"], restored["data"]
+        steps = self.steps()
+        if step is None:
+            if (newest := self.restore_newest(like)) is not None:
+                return newest[1:]
+        elif step in steps:
+            return self._read(like, step)
+        wanted = "" if step is None else f" of step {step}"
+        found = f"found steps {', '.join(map(str, steps))}" if steps else "found none"
+        raise FileNotFoundError(f"no checkpoint{wanted} in {self._directory}: {found}")
+
+    def restore_newest(self, like: Any) -> tuple[int, Any, dict[str, Any]] | None:
+        """Step, state and data of the newest checkpoint that can be read; None if none was ever saved.
+
+        Raises:
+            FileNotFoundError: there are checkpoints, and none of them can be read.
+            ValueError: the newest one holds another tree; names the first leaf that differs.
+        """
+        while steps := self.steps():
+            try:
+                state, data = self._read(like, steps[-1])
+            except DamagedCheckpointError as error:
+                self._unreadable[steps[-1]] = str(error)
+                continue
+            if jax.process_count() > 1:  # what one of them could not read, none may take
+                multihost_utils.assert_equal(np.int32(steps[-1]), "the processes found different checkpoints")
+            return steps[-1], state, data
+        if self._look()[1]:
+            raise FileNotFoundError(f"no checkpoint in {self._directory} is whole: remove it to begin anew")
+        return None
 
     def close(self) -> None:
         """Wait for the last save and let go of the directory.
@@ -152,15 +186,65 @@ class Checkpoints:
         Raises:
             OSError: the last save could not be written (unless `save` has said so already).
         """
+        if self._writer is None:
+            return
         try:
-            self._checkpointer.close()
+            self._writer.close()
         except (OSError, ValueError) as error:
             if not self._failed:
                 raise self._failure(error) from error
 
+    def _look(self) -> tuple[list[int], dict[int, str]]:
+        """Steps of the whole checkpoints, and what is wrong with the others. Each of those is named once."""
+        if self._writer is not None:
+            self._wait()
+            return [saved.step for saved in self._writer.checkpoints], {}
+        steps, wrong = checkpoint_directories(self._directory)
+        wrong |= self._unreadable
+        for step in wrong.keys() - self._named:
+            self._named.add(step)
+            if sys.stderr is not None:
+                print(f"{self._directory / str(step)} is passed over: {wrong[step]}", file=sys.stderr, flush=True)
+        return [step for step in steps if step not in wrong], wrong
+
+    def _open_writer(self) -> ocp.training.Checkpointer:
+        """Orbax's own, which takes each directory with a number for a checkpoint: what is none is put aside before."""
+        if self._writer is None:
+            wrong = self._look()[1]
+            if jax.process_index() == 0:
+                for step in wrong:
+                    set_aside(self._directory / str(step))
+            if jax.process_count() > 1:
+                multihost_utils.sync_global_devices("damaged checkpoints are set aside")
+            self._writer = ocp.training.Checkpointer(
+                self._directory, context=self._context, preservation_policy=self._policy, cleanup_tmp_directories=True
+            )
+        self._wait()
+        return self._writer
+
+    def _read(self, like: Any, step: int) -> tuple[Any, dict[str, Any]]:
+        like, path = jax.tree.map(_with_sharding, like), self._directory / str(step)
+        try:
+            with self._context:
+                stored = _describe(ocp.checkpointables_metadata(path).metadata["state"])
+        except Exception as error:
+            raise _damaged(path, error) from error
+        if not stored:  # Orbax says no more than that
+            raise _damaged(path, "no array of its state can be read")
+        # Orbax would cast another dtype silently, and its message on another tree is a page long.
+        self._compare(step, stored, _describe(like, keys_as_data=True))
+        try:
+            with self._context:
+                restored = ocp.load_checkpointables(path, {"data": None})
+                restored |= ocp.load_checkpointables(path, {"state": like})
+        except Exception as error:  # of many kinds, and pages to say so
+            raise _damaged(path, error) from error
+        self._compare(step, _describe(restored["state"]), _describe(like))
+        return restored["state"], restored["data"]
+
     def _wait(self) -> None:
         try:
-            self._checkpointer.wait()
+            self._writer.wait()
         except (OSError, ValueError) as error:
             raise self._failure(error) from error
 
@@ -177,12 +261,16 @@ class Checkpoints:
                 )
 
 
-def goodness(metric: str, metrics: Mapping[str, float]) -> float:
-    """The value of `metric`, its sign such that more is better; −∞ where it is missing or NaN."""
-    value = metrics.get(metric)
-    if value is None or math.isnan(value):
+def goodness(value: float | None, direction: Direction) -> float:
+    """A metric's value, its sign such that more is better; −∞ where it is missing or not a finite number."""
+    if value is None or not math.isfinite(value):
         return -math.inf
-    return -value if LOWER_IS_BETTER & set(metric.split("_")) else value
+    return -value if direction == "min" else value
+
+
+def _damaged(path: Path, why: object) -> DamagedCheckpointError:
+    reason = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else str(why)
+    return DamagedCheckpointError(f"{path} cannot be read, it may be damaged ({' '.join(reason.split())[:120]})")
 
 
 def _with_sharding(leaf: Any) -> Any:

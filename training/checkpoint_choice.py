@@ -26,7 +26,7 @@ class Chosen:
 def choose(checkpoints: Checkpoints, like: Any, choice: str, keep: int) -> Chosen:
     """The parameters that `choice` names.
 
-    - `last`: those of the newest checkpoint.
+    - `last`: those of the newest checkpoint that can be read.
     - `best`: those of the checkpoint with the best `best_metric`, of equals the newest.
     - STEP, a number: those of that step.
     - `average:K`: the mean of the newest K checkpoints, added up in float64, rounded once.
@@ -39,7 +39,12 @@ def choose(checkpoints: Checkpoints, like: Any, choice: str, keep: int) -> Chose
 
     Raises:
       ValueError: another word; no such checkpoint, fewer than K, no metrics, or no moving average; names what there is.
+      OSError: a checkpoint that is needed cannot be read; names it.
     """
+    if choice in ("last", "ema"):
+        if (newest := checkpoints.restore_newest(like)) is None:
+            raise ValueError("there is no checkpoint yet")
+        return _last(*newest[:2]) if choice == "last" else _moving_average(*newest[:2])
     steps = checkpoints.steps()
     if not steps:
         raise ValueError("there is no checkpoint yet")
@@ -58,24 +63,28 @@ def choose(checkpoints: Checkpoints, like: Any, choice: str, keep: int) -> Chose
         return _average(checkpoints, like, newest[-number:])
     if choice == "best":
         if (best := checkpoints.best()) is None:
-            raise ValueError(f"no checkpoint was saved with the metric that tells the best one; {there}")
+            raise ValueError(
+                f"no checkpoint was saved with a finite {checkpoints.best_metric}, which tells the best; {there}"
+            )
         step, value = best
         words = f"step {step:,}, the best by validation {checkpoints.best_metric} ({value:.4f})"
         return Chosen(_params(checkpoints, like, step), f"step{step}", words)
-    if choice == "last":
-        return Chosen(_params(checkpoints, like, steps[-1]), f"step{steps[-1]}", f"step {steps[-1]:,}, the last")
-    if choice == "ema":
-        state, _ = checkpoints.restore(like)
-        if not isinstance(state.opt_state, AveragedState):
-            raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
-        words = f"the moving average at step {steps[-1]:,}"
-        return Chosen(state.opt_state.average, f"ema-step{steps[-1]}", words)
     step = _number(choice)
     if step is None:
         raise ValueError(f"checkpoint must be best, last, STEP, average:K or ema, got {choice!r}")
     if step not in steps:
         raise ValueError(f"no checkpoint of step {step}: {there}")
     return Chosen(_params(checkpoints, like, step), f"step{step}", f"step {step:,}")
+
+
+def _last(step: int, state: Any) -> Chosen:
+    return Chosen(state.params, f"step{step}", f"step {step:,}, the last")
+
+
+def _moving_average(step: int, state: Any) -> Chosen:
+    if not isinstance(state.opt_state, AveragedState):
+        raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
+    return Chosen(state.opt_state.average, f"ema-step{step}", f"the moving average at step {step:,}")
 
 
 def _average(checkpoints: Checkpoints, like: Any, steps: list[int]) -> Chosen:

@@ -74,8 +74,8 @@ class TrainConfig:
     keep_checkpoints: int = 3
     """Newest checkpoints that are kept."""
     best_metric: str = "loss"
-    """Validation metric by which the best checkpoint is kept besides: the lowest loss, error, perplexity, nats or
-    bits, else the highest; of the checkpoints of steps that were evaluated."""
+    """Validation metric by which the best checkpoint is kept besides, of those of steps that were evaluated; the
+    experiment declares which way it is better."""
     ema: float = 0.0
     """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
 

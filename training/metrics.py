@@ -129,7 +129,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: not JSON: {line[:80]!r}") from error
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int) or "split" not in row:
+            raise ValueError(f"{path}, line {number}: no row of a curve, with its step and split: {line[:80]!r}")
+        rows.append(row)
     return rows

@@ -1,13 +1,22 @@
-"""A run's directory: what is in it, and to which config it belongs. No run that has begun is deleted or overwritten."""
+"""A run's directory: what is in it, and to which config it belongs. No run that has begun is deleted or overwritten.
+
+A run has begun when its first step is about to be made: only then is anything written, `config.json` first, which binds
+the directory to it.
+"""
 
 import contextlib
 import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+_WRITTEN = ["config.json", "data.json", "limits.json", "metrics.jsonl"]
+_WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]
+"""What training writes before its result."""
 
 
 class RunDirectoryError(ValueError):
@@ -48,26 +57,69 @@ class RunDirectory:
 
     @property
     def finished(self) -> dict[str, Any] | None:
-        """The result of a finished run, or None."""
+        """The result of a finished run, or None.
+
+        Raises:
+            RunDirectoryError: `result.json` is damaged.
+        """
         path = self.path / "result.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            result = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise self.damaged_result(error) from error
+        if not isinstance(result, dict):
+            raise self.damaged_result("it is no JSON object")
+        return result
+
+    def damaged_result(self, why: object) -> RunDirectoryError:
+        """What to raise where `result.json` is not what `finish` wrote."""
+        path = self.path / "result.json"
+        return RunDirectoryError(f"{path} is damaged ({why}): remove it, and the end of the run is reported anew")
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write `result.json`, which marks the run as finished. NaN and infinity become null."""
         self.write("result.json", result)
 
-    @contextlib.contextmanager
-    def beginning(self) -> Iterator[None]:
-        """Around what a run takes to begin. Where that fails, another config may have a directory with nothing in it.
+    @property
+    def has_progress(self) -> bool:
+        """Whether a step of the run has left something: a checkpoint, or a row of the curves."""
+        saved = self.checkpoints.is_dir() and any(path.name[:1].isdecimal() for path in self._saves())
+        return saved or (self.metrics.exists() and self.metrics.stat().st_size > 0)
 
-        Only a `config.json` that stands alone is taken back; then whoever mistyped a source can simply correct it.
+    @contextlib.contextmanager
+    def beginning(self, config: dict[str, Any]) -> Iterator[Callable[[], None]]:
+        """Around a run, from before its first step. Gives the function that begins it, which writes `config.json`.
+
+        Where the run ends by an exception before a step has left anything, a batch too large for the memory, say, all
+        that it wrote is taken back: then whoever mistyped an option can simply correct it. A run that was there before
+        stays as it is.
+
+        The function raises RunDirectoryError if another process has meanwhile begun with another config.
         """
+        made = False
+
+        def begin() -> None:
+            nonlocal made
+            self.path.mkdir(parents=True, exist_ok=True)
+            made = not self.config.exists() and _create(self.config, config)
+            _check_config(self, config)
+
         try:
-            yield
+            yield begin
         except BaseException:
-            if [path.name for path in self.path.iterdir()] == [self.config.name]:
-                self.config.unlink()
+            if made and not self.has_progress:
+                for path in (self.path / name for name in _WRITTEN):
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink(missing_ok=True)
             raise
+
+    def _saves(self) -> list[Path]:
+        """Whole or not, but not those that were being written."""
+        return [path for path in self.checkpoints.iterdir() if "tmp" not in path.name]
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write the file `name` as JSON, whole or not at all, over an older one. NaN, infinity become null."""
@@ -77,9 +129,7 @@ class RunDirectory:
 
 
 def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
-    """The directory of the run of `config`: made if it is new, the same run's if it was there.
-
-    Processes that open it at the same time agree on one config.
+    """The directory of the run of `config`: made and left empty if it is new, the same run's if it was there.
 
     Args:
         workdir: path of the directory.
@@ -99,13 +149,18 @@ def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
         raise RunDirectoryError(f"{run.path} is not a directory: choose another --workdir") from error
     # In this order, since config.json is the first file that another process makes here.
     strangers = [path.name for path in run.path.iterdir() if not path.name.startswith(run.config.name)]
-    if not run.config.exists():
-        if strangers:
-            raise RunDirectoryError(
-                f"{run.path} holds {sorted(strangers)[0]} but no {run.config.name}, so it is not a run's directory: "
-                "choose another --workdir"
-            )
-        _create(run.config, config)
+    if run.config.exists():
+        _check_config(run, config)
+    elif strangers:
+        raise RunDirectoryError(
+            f"{run.path} holds {sorted(strangers)[0]} but no {run.config.name}, so it is not a run's directory: "
+            "choose another --workdir"
+        )
+    return run
+
+
+def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
+    """Raises RunDirectoryError unless the directory is that of the run of `config`."""
     try:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -113,10 +168,12 @@ def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
     differences = _differences(saved, json.loads(json.dumps(config)))
     if differences:
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
+        # Another process may just have begun, so this one cannot tell that the directory is free.
+        free = "" if run.has_progress else "it has kept no step yet; if nobody is training it, remove it, or "
         raise RunDirectoryError(
-            f"{run.path} is the directory of another run: {', '.join(differences[:3])}{more}; choose another --workdir"
+            f"{run.path} is the directory of another run: {', '.join(differences[:3])}{more}; {free}"
+            "choose another --workdir"
         )
-    return run
 
 
 def _differences(saved: Any, wanted: Any) -> list[str]:
@@ -142,17 +199,18 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _create(path: Path, value: Any) -> None:
-    """Write `path` whole, unless another process was first."""
+def _create(path: Path, value: Any) -> bool:
+    """Write `path` whole, unless another process was first; whether it was this one."""
     temporary = _write_temporary(path, value)
     try:
         os.link(temporary, path)
     except FileExistsError:
-        pass
+        return False
     except OSError:  # a file system without hard links
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    return True
 
 
 def _write_temporary(path: Path, value: Any) -> Path:

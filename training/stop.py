@@ -6,12 +6,16 @@ import signal
 import threading
 from types import FrameType
 
+SIGNALS = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+
 
 class StopRequest:
-    """Within this context SIGTERM and SIGINT (Ctrl-C) are noted instead of ending the process at once.
+    """Within this context SIGTERM, SIGINT (Ctrl-C) and SIGHUP (a closed terminal) are noted instead of ending the
+    process at once.
 
-    A second signal of the kind does what it always did. Outside of the main thread, where Python cannot take signals
-    (some notebooks), nothing is changed.
+    A second signal of the kind does what it always did; but a SIGHUP nothing: a terminal that closes sends several.
+    A signal that is ignored, as `nohup` has it for SIGHUP, stays ignored. Outside of the main thread, where Python
+    cannot take signals (some notebooks), nothing is changed.
     """
 
     def __init__(self):
@@ -21,13 +25,14 @@ class StopRequest:
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C."""
+        """128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C, 129 for SIGHUP."""
         return 128 + self.signal if self.signal else 0
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
+            for number in SIGNALS:
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -36,4 +41,5 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or signal.Signals(number)
-        signal.signal(number, self._before[number])
+        if signal.Signals(number).name != "SIGHUP":
+            signal.signal(number, self._before[number])

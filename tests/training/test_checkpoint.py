@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from training.checkpoint import Checkpoints
+from training.checkpoint import Checkpoints, DamagedCheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -148,6 +149,111 @@ def test_misuse_is_named(tmp_path):
         Checkpoints(tmp_path, keep=0)
     with pytest.raises(RuntimeError, match="with Checkpoints"):
         Checkpoints(tmp_path, keep=1).save(1, {"w": jnp.zeros(2)}, {})
+
+
+def without(path):
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def emptied(path):
+    for child in path.iterdir():
+        without(child)
+
+
+def cut(path):
+    for file in path.iterdir():
+        file.write_bytes(file.read_bytes()[:-20])
+
+
+def without_marks(step):
+    for mark in step.rglob("commit_success.txt"):
+        mark.unlink()
+
+
+DAMAGE = {
+    "empty": (emptied, "it has no _CHECKPOINT_METADATA"),
+    "junk": (lambda step: (emptied(step), (step / "junk").touch()), "it has no _CHECKPOINT_METADATA"),
+    "a file": (lambda step: (without(step), step.touch()), "it is no directory"),
+    "no state": (lambda step: without(step / "state"), "it has no state"),
+    "no data": (lambda step: without(step / "data"), "it has no data"),
+    "state/d emptied": (lambda step: emptied(step / "state/d"), "nothing is in its state/d"),
+    "an empty file": (lambda step: (step / "state/manifest.ocdbt").write_text(""), "its state/manifest.ocdbt is empty"),
+    "no _METADATA": (lambda step: without(step / "state/_METADATA"), "its state/_METADATA is missing"),
+    "no marks": (without_marks, "its commit_success.txt is missing"),
+    "one mark": (lambda step: without(step / "state/commit_success.txt"), "its state/commit_success.txt is missing"),
+    "record": (lambda step: (step / "_CHECKPOINT_METADATA").write_text("{"), "its _CHECKPOINT_METADATA is damaged"),
+    "metrics": (lambda step: (step / "metrics/metrics").write_text("[1]"), "its metrics/metrics is damaged"),
+    "cut arrays": (lambda step: cut(step / "state/d"), "cannot be read, it may be damaged"),
+    "cut data": (lambda step: (step / "data/data.json").write_text("{"), "cannot be read, it may be damaged"),
+    "lost part": (lambda step: without(step / "state/ocdbt.process_0"), "cannot be read, it may be damaged"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def two_steps(tmp_path_factory):
+    """Checkpoints 2 and 7."""
+    directory = tmp_path_factory.mktemp("two") / "checkpoints"
+    with Checkpoints(directory, keep=3) as checkpoints:
+        for step in (2, 7):
+            checkpoints.save(step, {"w": jnp.arange(2000.0) + step}, {"position": step}, {"loss": 1.0})
+    return directory
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys, kind):
+    """The newest whole one is used; whoever reads changes nothing, and whoever saves renames what is damaged."""
+    directory = tmp_path / "checkpoints"
+    shutil.copytree(two_steps, directory)
+    damage, why = DAMAGE[kind]
+    damage(directory / "7")
+    (directory / "5.orbax-checkpoint-tmp").mkdir()
+    before = sorted(directory.rglob("*"))
+    like = {"w": jnp.zeros(2000)}
+    with Checkpoints(directory, keep=1, best_metric="loss", direction="min") as checkpoints:
+        for _ in range(2):
+            step, state, data = checkpoints.restore_newest(like)
+            assert (step, float(state["w"][0]), data) == (2, 2.0, {"position": 2})
+        assert (checkpoints.latest(), checkpoints.best()) == (2, (2, 1.0))
+        assert sorted(directory.rglob("*")) == before
+        line = capsys.readouterr().err
+        assert line.count("\n") == 1 and f"{directory / '7'} is passed over: " in line and why in line
+        checkpoints.save(7, {"w": jnp.arange(2000.0) + 8}, {"position": 7})
+        assert float(checkpoints.restore(like)[0]["w"][0]) == 8.0
+    assert sorted(path.name for path in directory.iterdir()) == ["2", "7", "7.damaged"]
+    assert capsys.readouterr().err == ""
+
+
+def test_none_that_is_whole_is_not_none(tmp_path):
+    """A run whose checkpoints are all damaged does not begin anew by itself."""
+    (tmp_path / "7").mkdir()
+    with Checkpoints(tmp_path, keep=1) as checkpoints:
+        assert checkpoints.latest() is None
+        with pytest.raises(FileNotFoundError, match=r"no checkpoint in .* is whole"):
+            checkpoints.restore_newest({"w": jnp.zeros(2)})
+        with pytest.raises(FileNotFoundError, match="no checkpoint of step 7"):
+            checkpoints.restore({"w": jnp.zeros(2)}, 7)
+
+
+def test_a_damaged_step_that_was_asked_for_is_no_other_step(tmp_path, two_steps):
+    shutil.copytree(two_steps, tmp_path / "checkpoints")
+    cut(tmp_path / "checkpoints/2/state/d")
+    damaged = "checkpoints/2 cannot be read, it may be damaged"
+    with (
+        Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints,
+        pytest.raises(DamagedCheckpointError, match=damaged),
+    ):
+        checkpoints.restore({"w": jnp.zeros(2000)}, 2)
+
+
+def test_checkpoints_of_versions_without_marks_are_whole(tmp_path, two_steps):
+    """Orbax 0.12.0 to 0.12.7 wrote none, and a run may go on with a newer one."""
+    shutil.copytree(two_steps, tmp_path / "checkpoints")
+    without_marks(tmp_path / "checkpoints/2")
+    with Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints:
+        assert checkpoints.steps() == [2, 7]
+    without_marks(tmp_path / "checkpoints/7")
+    with Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints:
+        assert checkpoints.steps() == [2, 7]
 
 
 SAVE = """

@@ -22,19 +22,18 @@ def fill(checkpoints, measured):
 
 
 @pytest.mark.parametrize(
-    ("metric", "measured", "best"),
+    ("direction", "measured", "best"),
     [
-        ("loss", {1: 3.0, 2: 1.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
-        ("bleu", {1: 3.0, 2: 9.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
-        ("phoneme_error_rate", {1: 0.5, 2: 0.1, 3: 0.3}, 2),
-        ("exact_match", {1: 0.5, 2: 1.0, 3: 1.0, 4: 0.2, 5: 0.3, 6: 0.1}, 3),
+        ("min", {1: 3.0, 2: 1.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
+        ("max", {1: 3.0, 2: 9.0, 3: 2.0, 4: None, 5: float("nan"), 6: 5.0}, 2),
+        ("max", {1: 0.5, 2: 1.0, 3: 1.0, 4: 0.2, 5: 0.3, 6: 0.1}, 3),
     ],
 )
-def test_the_best_is_kept_besides_the_newest(tmp_path, metric, measured, best):
-    """Low losses and errors, high others; of equals the newest; what was not measured is never the best."""
-    with Checkpoints(tmp_path, 2, metric) as checkpoints:
+def test_the_best_is_kept_besides_the_newest(tmp_path, direction, measured, best):
+    """Low or high as declared, not by its name; of equals the newest; what was not measured is never the best."""
+    with Checkpoints(tmp_path, 2, "ppl", direction) as checkpoints:
         fill(checkpoints, measured)
-    with Checkpoints(tmp_path, 2, metric) as checkpoints:
+    with Checkpoints(tmp_path, 2, "ppl", direction) as checkpoints:
         assert checkpoints.steps() == sorted({best, *list(measured)[-2:]})
         chosen = choose(checkpoints, table_state(PARAMS, sgd), "best", 2)
     assert (chosen.params["logits"] == best).all() and chosen.name == f"step{best}"
@@ -42,7 +41,7 @@ def test_the_best_is_kept_besides_the_newest(tmp_path, metric, measured, best):
 
 def test_an_average_is_of_the_newest_alone(tmp_path):
     """Step 1, kept for being the best, does not come in; two of two steps do."""
-    with Checkpoints(tmp_path, 3, "loss") as checkpoints:
+    with Checkpoints(tmp_path, 3, "loss", "min") as checkpoints:
         fill(checkpoints, {1: 0.0, 2: 1.0, 3: 1.0, 4: 1.0, 7: 1.0})
         like = table_state(PARAMS, sgd)
         assert checkpoints.steps() == [1, 3, 4, 7]
@@ -61,14 +60,24 @@ def test_an_average_is_of_the_newest_alone(tmp_path):
 
 
 def test_none_is_the_best_where_none_was_measured(tmp_path):
-    with Checkpoints(tmp_path, 2, "loss") as checkpoints:
+    with Checkpoints(tmp_path, 2, "loss", "min") as checkpoints:
         with pytest.raises(ValueError, match="there is no checkpoint yet"):
             choose(checkpoints, table_state(PARAMS, sgd), "last", 2)
-        fill(checkpoints, {1: None})
-        with pytest.raises(ValueError, match="no checkpoint was saved with the metric that tells the best one"):
+        fill(checkpoints, {1: None, 2: float("nan"), 3: float("inf")})
+        with pytest.raises(ValueError, match="no checkpoint was saved with a finite loss, which tells the best"):
             choose(checkpoints, table_state(PARAMS, sgd), "best", 2)
 
 
 def test_more_goodness_is_better():
-    assert goodness("loss", {"loss": 1.0}) > goodness("loss", {"loss": 2.0}) > goodness("loss", {}) == -np.inf
-    assert goodness("bleu", {"bleu": 2.0}) > goodness("bleu", {"bleu": 1.0}) > goodness("bleu", {"bleu": np.nan})
+    assert goodness(1.0, "min") > goodness(2.0, "min") > goodness(None, "min") == -np.inf
+    assert goodness(2.0, "max") > goodness(1.0, "max") > goodness(np.nan, "max") == goodness(np.inf, "max")
+
+
+def test_none_is_the_best_by_a_metric_whose_direction_nobody_declared(tmp_path):
+    """An old run whose experiment declares nothing can still be used, but for its best checkpoint."""
+    with Checkpoints(tmp_path, 2, "ter") as checkpoints:
+        fill(checkpoints, {1: 3.0, 2: 1.0, 3: 2.0})
+        assert checkpoints.steps() == [2, 3]
+        assert choose(checkpoints, table_state(PARAMS, sgd), "last", 2).name == "step3"
+        with pytest.raises(ValueError, match="which way ter is better is not declared"):
+            choose(checkpoints, table_state(PARAMS, sgd), "best", 2)

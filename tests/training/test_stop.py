@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from training.stop import StopRequest
+from training.stop import SIGNALS, StopRequest
 
 
 class Interrupted(Exception):
@@ -21,13 +21,13 @@ def earlier():
         came.append(number)
         raise Interrupted
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
     yield came
     for number, function in before.items():
         signal.signal(number, function)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_is_noted_and_does_nothing_else(earlier, number, code):
     with StopRequest() as stop:
         assert stop.signal is None and stop.exit_code == 0
@@ -57,7 +57,26 @@ def test_ctrl_c_after_a_sigterm_changes_nothing(earlier):
     assert earlier == [signal.SIGINT]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_terminal_that_closes_sends_several(earlier):
+    """The shell and the system each send a SIGHUP: the second must not end the save that the first asked for."""
+    with StopRequest() as stop:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is signal.SIGHUP
+    assert earlier == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_is_ignored_stays_ignored(number):
+    """As under `nohup`."""
+    signal.signal(number, signal.SIG_IGN)
+    with StopRequest() as stop:
+        signal.raise_signal(number)
+        assert stop.signal is None and signal.getsignal(number) is signal.SIG_IGN
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_afterwards_all_is_as_before(earlier, number):
     handler = signal.getsignal(number)
     for came in (False, True):
