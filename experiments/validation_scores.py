@@ -1,6 +1,8 @@
 """Scores of decoded text on the validation split, for a card that wants its best checkpoint by them.
 
 Experiment(..., scores=greedy_bleu)        and train.best_metric=bleu
+
+Which way each is better stands in `experiments.experiment.STANDARD_METRICS`.
 """
 
 from __future__ import annotations

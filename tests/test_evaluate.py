@@ -30,6 +30,14 @@ def sacrebleu(references, hypotheses, *words: str) -> dict:
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
+def test_a_checkpoint_that_is_not_whole_is_passed_over(evaluate, tmp_path, spelling_run):
+    copy = shutil.copytree(spelling_run, tmp_path / "copy")
+    shutil.rmtree(copy / "checkpoints" / "150" / "data")
+    done = evaluate(copy, "--split", "validation")
+    assert done.code == 0 and "step 120, the last" in done.err
+    assert "checkpoints/150 is passed over: it has no data\n" in done.err
+
+
 def test_the_command_sacrebleu_gives_the_same_figures(spelling_run):
     """A real process; the outputs and references it has kept, scored again by the field's own command."""
     words = [spelling_run, "--split", "validation", "--beam", 4, "--scoring", "translation", "--tokenized"]

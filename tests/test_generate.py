@@ -214,7 +214,6 @@ def test_checkpoints(generate, spelling_run):
         (lambda run: (run / "limits.json").write_text("{}"), 2, "limits.json is not what training wrote: KeyError"),
         (lambda run: (run / "limits.json").unlink(), 2, "its training has not begun, or is of an older version"),
         (lambda run: shutil.rmtree(run / "tokenizers"), 1, "tokenizer_source.json"),
-        (lambda run: shutil.rmtree(run / "checkpoints" / "150" / "state"), 1, "cannot be read, it may be damaged"),
         (lambda run: (run / "config.json").write_text('{"experiment": 3}'), 2, "it names no experiment"),
         (
             lambda run: (run / "config.json").write_text('{"experiment": "reverse", "model": 3}'),
@@ -227,6 +226,20 @@ def test_what_is_damaged_is_said_in_one_line(generate, tmp_path, spelling_run, d
     copy = shutil.copytree(spelling_run, tmp_path / "copy")
     damage(copy)
     assert message in refused(generate(copy, stdin=b"ab\n"), code)
+
+
+def test_a_checkpoint_that_is_not_whole_is_passed_over(generate, tmp_path, spelling_run):
+    copy = shutil.copytree(spelling_run, tmp_path / "copy")
+    shutil.rmtree(copy / "checkpoints" / "150" / "state")
+    done = generate(copy, stdin=b"ab\n")
+    assert (done.code, done.out.count("\n")) == (0, 1)
+    assert "checkpoints/150 is passed over: it has no state\n" in done.err and "step 120, the last" in done.err
+    done = generate(copy, "--checkpoint", "150")
+    assert done.code == 2 and "no checkpoint of step 150: there are steps" in done.err
+    for step in (copy / "checkpoints").iterdir():
+        shutil.rmtree(step / "data", ignore_errors=True)
+    done = generate(copy)
+    assert done.code == 1 and done.err.endswith("copy/checkpoints is whole: remove it to begin anew\n")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -41,5 +42,18 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or signal.Signals(number)
-        if signal.Signals(number).name != "SIGHUP":
+        if signal.Signals(number).name == "SIGHUP":
+            _let_go_of_a_closed_terminal()
+        else:
             signal.signal(number, self._before[number])
+
+
+def _let_go_of_a_closed_terminal() -> None:
+    """What is still said, while the run saves and ends, goes nowhere instead of failing."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            os.close(null)

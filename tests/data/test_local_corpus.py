@@ -196,7 +196,9 @@ def test_files_that_are_still_being_written_are_not_taken_for_whole(tmp_path, pl
     assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b"), ("c", "d")]
 
 
-@pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
+)
 def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, monkeypatch):
     from data.datasets.local import LocalPairs
 
@@ -211,8 +213,8 @@ def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, 
         patch.setattr(LocalPairs, "_generate_examples", interrupted)
         with pytest.raises(ends) as end:
             prepare(f"tsv:{tmp_path}", str(place))
-    assert ends is KeyboardInterrupt or end.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert ends is KeyboardInterrupt or end.value.code == 128 + number
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
     assert not [path for path in place.rglob("*") if path.is_file()]
     assert pairs(prepare(f"tsv:{tmp_path}", str(place)), "train") == [("a", "b")]
 

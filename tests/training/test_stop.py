@@ -1,7 +1,11 @@
 """Signals: noted once, obeyed by whoever asks, and everything as before afterwards."""
 
+import os
+import pty
 import signal
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +68,29 @@ def test_a_terminal_that_closes_sends_several(earlier):
             signal.raise_signal(signal.SIGHUP)
         assert stop.signal is signal.SIGHUP
     assert earlier == []
+
+
+WAITS = """
+import time
+from training.stop import StopRequest
+with StopRequest() as stop:
+    print("ready", flush=True)
+    while stop.signal is None:
+        time.sleep(0.01)
+    print("saved", flush=True)
+raise SystemExit(stop.exit_code)
+"""
+
+
+def test_what_is_said_to_a_closed_terminal_goes_nowhere():
+    """The process of a terminal whose window is closed, or whose connection drops, comes to its end all the same."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(Path(__file__).resolve().parents[2])
+        os.execv(sys.executable, [sys.executable, "-c", WAITS])
+    assert os.read(terminal, 100).strip() == b"ready"
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
 
 
 @pytest.mark.parametrize("number", SIGNALS)
