@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from experiments import reverse
+from experiments.experiment import standard_step
 from experiments.saved_run import open_saved_run
 from train import main, train
 from training.finite import NonFiniteError
@@ -188,9 +189,16 @@ def test_a_run_that_never_began_binds_nobody(tmp_path, monkeypatch):
             train(each)
         assert not list((tmp_path / "run").iterdir())
 
+    seen = []
+
+    def looks(*parts):
+        seen.append([path.name for path in (tmp_path / "run").iterdir()])
+        return standard_step(*parts)
+
     monkeypatch.setattr("training.log.StepLog.add", no_memory)  # a batch too large shows in the first step
     with pytest.raises(MemoryError):
-        train(experiment)
+        train(dataclasses.replace(experiment, step=looks))
+    assert seen == [[]]  # so a process that is killed during set-up leaves nothing either
     assert not list((tmp_path / "run").iterdir())
 
 

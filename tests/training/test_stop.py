@@ -3,6 +3,7 @@
 import os
 import pty
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_a_terminal_that_closes_sends_several(earlier):
 
 
 WAITS = """
-import time
+import fcntl, termios, time
+fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 from training.stop import StopRequest
 with StopRequest() as stop:
     print("ready", flush=True)
@@ -84,13 +86,14 @@ raise SystemExit(stop.exit_code)
 
 def test_what_is_said_to_a_closed_terminal_goes_nowhere():
     """The process of a terminal whose window is closed, or whose connection drops, comes to its end all the same."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(Path(__file__).resolve().parents[2])
-        os.execv(sys.executable, [sys.executable, "-c", WAITS])
-    assert os.read(terminal, 100).strip() == b"ready"
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
+    ours, its = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), its)
+    root = Path(__file__).resolve().parents[2]
+    process = subprocess.Popen([sys.executable, "-c", WAITS], cwd=root, start_new_session=True, **streams)
+    os.close(its)
+    assert os.read(ours, 100).strip() == b"ready"
+    os.close(ours)
+    assert process.wait(60) == 129
 
 
 @pytest.mark.parametrize("number", SIGNALS)
