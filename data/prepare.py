@@ -1,8 +1,8 @@
 """From a data source to its data on disk, prepared once and then reused.
 
-python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
-python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
-python -m data.prepare dates=0.7,tsv:corpus/kor=0.3    each of a mixture
+    python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
+    python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
+    python -m data.prepare dates=0.7,tsv:corpus/kor=0.3    each of a mixture
 
 Several sources may be named, one behind the other, before the options.
 """

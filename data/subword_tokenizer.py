@@ -9,6 +9,7 @@ import numpy as np
 
 from data.home import expand_home
 from data.tokenizer import NUM_SPECIAL, REPLACEMENT, UNK, Normalization, Tokenizer, normalize, without_surrogates
+from data.unknown_token import with_unknown_token
 
 _CHUNK = 16_384
 """Texts that are encoded at a time: what the library makes of a text is many times as big as its ids."""
@@ -21,7 +22,9 @@ class SubwordTokenizer(Tokenizer):
     made of bytes, so none is unknown; a lone surrogate, which no UTF-8 file can hold, becomes U+FFFD. Of a file:
     whatever its own normaliser and decoder make of the text, which may be lower-cased or spaced otherwise.
 
-    The file's own special tokens are ordinary pieces here, which no text is split at; its unknown token is UNK.
+    The file's own special tokens are ordinary pieces here, which no text is split at; its unknown token is UNK, also
+    where a text spells it out (`[UNK]`), if the file's model then takes it for one piece. In a file without an unknown
+    token (`data.unknown_token`), what its vocabulary lacks is UNK all the same, and so counted as unknown.
     """
 
     kind = "bpe"
@@ -33,16 +36,21 @@ class SubwordTokenizer(Tokenizer):
         super().__init__(normalization)
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(content)
+            complete, unknown = with_unknown_token(content)
+            self._encoder = self._tokenizer if complete is content else tokenizers.Tokenizer.from_str(complete)
         except Exception as error:  # the library raises nothing narrower
             raise ValueError(f"Hugging Face tokenizers cannot read it ({error})") from None
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True  # meaning: as the ordinary text that they are
+        for each in (self._tokenizer, self._encoder):
+            each.no_truncation()
+            each.no_padding()
+            each.encode_special_tokens = True  # meaning: as the ordinary text that they are
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self._size = max(vocabulary.values(), default=-1) + 1
-        model = json.loads(content)["model"]
-        unknown = model.get("unk_id") if model.get("type") == "Unigram" else vocabulary.get(model.get("unk_token"))
-        self._unknown = -1 if unknown is None else unknown
+        encoded = self._encoder.get_vocab(with_added_tokens=True)
+        self._id_of = np.full(max(encoded.values(), default=-1) + 1, UNK, np.int32)  # by the encoder's id
+        for token, number in encoded.items():
+            if token != unknown:
+                self._id_of[number] = vocabulary[token] + NUM_SPECIAL
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, normalization: Normalization = "none") -> "SubwordTokenizer":
@@ -87,12 +95,12 @@ class SubwordTokenizer(Tokenizer):
         encoded = [np.array(ids, np.int32) for ids in self._encoded(texts)]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         ids = np.concatenate([np.zeros(0, np.int32), *encoded])
-        return np.where(ids == self._unknown, np.int32(UNK), ids + np.int32(NUM_SPECIAL)), lengths
+        return self._id_of[ids], lengths
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[list[int]]:
         for start in range(0, len(texts), _CHUNK):
             chunk = [self._text(text) for text in texts[start : start + _CHUNK]]
-            for encoding in self._tokenizer.encode_batch_fast(chunk, add_special_tokens=False):
+            for encoding in self._encoder.encode_batch_fast(chunk, add_special_tokens=False):
                 yield encoding.ids
 
     def _decode(self, ids: np.ndarray) -> str:

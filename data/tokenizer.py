@@ -32,6 +32,12 @@ class Tokenizer(ABC):
     """Text <-> ids. Ids below 4 are PAD, BOS, EOS and UNK, and have no spelling: `</s>` in a text is ordinary text.
 
     The promise of each tokenizer: `decode(encode(text)) == canonical(text)` wherever no token of the text is unknown.
+    Then the ids come back too, `encode(decode(ids)) == ids`: of characters, bytes, and bpe trained here; of
+    pretokenized unless `@@` joins words; of a `tokenizer.json` as far as its own normaliser and decoder let them.
+
+    Nothing is promised of ids that no text was encoded to, which a model may write, nor where one of them is UNK. Text
+    can be spelt in other pieces than `encode` takes, and U+FFFD, which stands for UNK in a text, is encoded like any
+    other character: to UNK only where the vocabulary lacks it.
     """
 
     kind: ClassVar[str]

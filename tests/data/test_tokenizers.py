@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers as tokenizers_library
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.batches import load
 from data.byte_tokenizer import ByteTokenizer
 from data.config import DataConfig
+from data.sequences import encode
 from data.subword_tokenizer import SubwordTokenizer
 from data.tokenizer import BOS, EOS, NUM_SPECIAL, PAD, UNK, CharacterTokenizer
 from data.tokenizers import load_tokenizer, make_tokenizers
@@ -65,6 +67,8 @@ def test_the_promise(kind, normalization, texts):
         ids = tokenizer.encode(text)
         assert ids.dtype == np.int32 and ((ids >= NUM_SPECIAL) & (ids < tokenizer.vocab_size)).all()
         assert tokenizer.decode([BOS, *ids, EOS, PAD]) == tokenizer.canonical(text)
+        if kind != "pretokenized" or "@@" not in text:
+            assert tokenizer.encode(tokenizer.decode(ids)).tolist() == ids.tolist()
         # What canonical is, said another way.
         normal = text if normalization == "none" else unicodedata.normalize(normalization, text)
         if kind in ("characters", "bytes"):
@@ -242,6 +246,39 @@ def test_the_unknown_token_of_a_file_is_ours(tmp_path):
     assert tokenizer.encode("az").tolist() == [5, UNK]
     # A piece spelt like a special token is that piece, never EOS.
     assert EOS not in tokenizer.encode("a</s>") and tokenizer.decode(tokenizer.encode("a</s>")) == "a</s>"
+
+
+def models_without_an_unknown_token():
+    """Each kind, knowing a and b alone; BPE would drop what it does not know, the others raise."""
+    from tokenizers import models
+
+    return [
+        models.BPE(vocab={"a": 0, "b": 1}, merges=[]),
+        models.BPE(vocab={"a": 0, "b": 1}, merges=[], unk_token="<unk>"),  # which the vocabulary lacks
+        models.BPE(vocab={"a": 0, "b": 1, "ab": 2}, merges=[("a", "b")], byte_fallback=True),
+        models.WordPiece({"a": 0, "##b": 1, "b": 2}),
+        models.WordLevel({"<unknown>": 0, "a": 1, "b": 2}),
+        models.Unigram([("a", -1.0), ("b", -2.0)]),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_what_a_file_without_an_unknown_token_lacks_is_unknown_and_counted(number, tmp_path):
+    from tokenizers import pre_tokenizers
+
+    model = models_without_an_unknown_token()[number]
+    path = written(tmp_path / "x.json", model, pre_tokenizer=pre_tokenizers.Whitespace())
+    vocabulary = tokenizers_library.Tokenizer.from_file(str(path)).get_vocab(with_added_tokens=True)
+    tokenizer = SubwordTokenizer.from_file(path)
+    tokenizer.save(tmp_path / "saved.json")
+    for each in (tokenizer, load_tokenizer(tmp_path / "saved.json")):
+        assert each.vocab_size == 4 + len(vocabulary)  # none more than the file has
+        a, b = 4 + vocabulary["a"], 4 + vocabulary["b"]
+        assert each.encode("a ☃ b").tolist() == [a, UNK, b]
+        assert each.encode("a b").tolist() == [a, b]
+        assert UNK in each.encode("a☃b")
+        assert "\ufffd" in each.decode(each.encode("a ☃ b"))
+    assert encode(tokenizer, ["a ☃ b", "☃"], "x").num_unknown == 2
 
 
 @pytest.mark.parametrize(
