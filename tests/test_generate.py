@@ -9,6 +9,8 @@ import jax
 import numpy as np
 import pytest
 
+from data.tokenizer import BOS, REPLACEMENT, UNK
+from experiments.decoding_options import DecodingOptions
 from experiments.saved_run import open_saved_run
 from experiments.translator import Translator
 from generate import main
@@ -29,6 +31,22 @@ def refused(done, code: int = 2) -> str:
     """The one line that says why."""
     assert (done.code, done.out) == (code, "") and done.err.count("\n") == 1, done
     return done.err
+
+
+def test_special_tokens_are_not_written(spelling_run):
+    """Of a model that would rather write BOS or the unknown token wherever it writes an A."""
+    run = open_saved_run(spelling_run)
+    params = jax.device_get(run.choose("last").params)
+    kernel = np.array(params["unembedding"]["kernel"])
+    a = run.tokenizers["target"].encode("A")[0]
+    for special, written in ((BOS, "A B"), (UNK, REPLACEMENT)):
+        changed = kernel.copy()
+        changed[:, special] = 3 * changed[:, a]
+        model = run.loaded({**params, "unembedding": {"kernel": changed}})
+        assert Translator(model).lines(["ab"])[0].startswith(written)
+        assert Translator(model, DecodingOptions(beam=2)).lines(["ab"])[0].startswith(written)
+        assert Translator(model, DecodingOptions(suppress_unknown=True)).lines(["ab"]) == ["A B"]
+    assert DecodingOptions(suppress_unknown=True).name == "greedy-suppress_unknown"
 
 
 def test_outputs_that_are_not_numbers_end_in_one_line(generate, spelling_run, text_run, monkeypatch):

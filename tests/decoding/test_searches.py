@@ -9,7 +9,8 @@ import pytest
 
 from decoding import beam_search, greedy, log_likelihood, row_keys, sample, start_language_model, start_transformer
 from decoding.likelihood import token_likelihood
-from decoding.step import suppressed
+from decoding.step import suppressed, take_rows
+from model.embedding import look_up
 from tests.decoding.samples import random_table, table_step
 from tests.model.samples import assert_near, assert_same_bits, compiled, put, token_ids
 from tests.training.samples import BOS, EOS, PAD, VOCAB, small_language_model, small_parameters, small_transformer
@@ -176,9 +177,17 @@ def test_scores_of_a_float64_model():
     assert found["beam"].scores.dtype == np.float32 and found["beam"].defined.all()
 
 
+def test_a_numpy_table_and_a_numpy_cache_are_indexed():
+    table, ids = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([[2, 3]])
+    np.testing.assert_array_equal(look_up(table, ids), [[[4, 5], [np.nan, np.nan]]])
+    np.testing.assert_array_equal(take_rows({"keys": table}, np.array([1, 1]))["keys"], table[[1, 1]])
+
+
+@pytest.mark.slow
 def test_numpy_parameters_and_inputs_outside_of_a_compiled_program():
     """As a checkpoint or `device_get` gives them; the same numbers as compiled."""
-    for kind, model in (("prompt", small_language_model()), ("source", small_transformer(num_encoder_layers=1))):
+    small = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    for kind, model in (("prompt", small_language_model()), ("source", small_transformer(**small))):
         params = small_parameters(model, seed=5)
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(params))
         context, lengths = np.array([[BOS, 4, 5], [BOS, 7, 0]], np.int32), np.array([3, 2], np.int32)
@@ -191,7 +200,8 @@ def test_numpy_parameters_and_inputs_outside_of_a_compiled_program():
                 first = {"first_id": BOS}
             inputs = (context,) if kind == "prompt" else (context, context)
             whole = model.apply({"params": params}, *inputs)
-            return whole, searches(*start), log_likelihood(model, params, context, context[:, 1:], **first)
+            found = beam_search(*start, beam_size=2, **ENDS) if kind == "prompt" else greedy(*start, **ENDS)
+            return whole, found, log_likelihood(model, params, context, context[:, 1:], **first)
 
         plain, once = run(params, context, lengths), compiled(run)(params, context, lengths)
         for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(once), strict=True):
