@@ -126,4 +126,6 @@ def _progress(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from experiments.script_ending import run_script
+
+    run_script(main)

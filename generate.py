@@ -123,4 +123,6 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from experiments.script_ending import run_script
+
+    run_script(main)

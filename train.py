@@ -189,4 +189,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from experiments.script_ending import run_script
+
+    run_script(main, keep_going=True)

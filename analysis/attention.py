@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.fonts import font_families
+from analysis.style import save_figure
 
 VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 CELL = 0.2
@@ -76,7 +77,5 @@ def attention_map(
         figure.supxlabel("key: source token", fontsize=10)
         figure.supylabel("query: target token", fontsize=10)
         figure.colorbar(image, ax=axes.tolist(), label="attention weight", shrink=min(1.0, 3.0 / (rows * height)))
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"Software": None})
+        save_figure(figure, path)
     return figure

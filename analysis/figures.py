@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.fonts import font_families
+from analysis.style import save_figure
 
 # Okabe and Ito's colours, which colour-blind people tell apart; markers and dashes say the same without colour.
 STYLES = {
@@ -61,7 +62,7 @@ def training_curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Figure:
         axes[-1].set_xlabel("step")
         axes[-1].xaxis.get_major_locator().set_params(integer=True)
         figure.align_ylabels(axes)
-        _save(figure, path)
+        save_figure(figure, path)
     return figure
 
 
@@ -100,9 +101,3 @@ def _splits(rows: Sequence[dict[str, Any]], name: str) -> list[str]:
 def _curve(rows: Sequence[dict[str, Any]], split: str, name: str) -> tuple[list[int], list[float]]:
     points = [(row["step"], row[name]) for row in rows if row["split"] == split and name in row]
     return [step for step, _ in points], [value for _, value in points]
-
-
-def _save(figure: Figure, path: str | Path) -> None:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None})  # no version in it: same numbers, same file

@@ -6,6 +6,7 @@ takes the text "None" for none.
 
 import dataclasses
 import difflib
+import sys
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -30,6 +31,8 @@ def parse_options(words: list[str], default: Options, program: str, doc: str, ki
         the config refuses; in one line.
     """
     if "-h" in words or "--help" in words:
+        if sys.stdout is None:
+            raise ValueError("--help wants an open stdout to be written to")
         import tyro  # here: who wants no help need not wait for it
 
         tyro.cli(

@@ -15,12 +15,15 @@ def compile_step(step: Callable, state: Any, batches: Sequence[Batch]) -> Callab
     """`step(state, batch)` that runs compiled programs, one for each of `batches`.
 
     Nothing is compiled while the run trains, so no step is slower than the others, and memory that does not suffice is
-    noticed at once. The programs are compiled side by side: XLA works without holding Python's lock.
+    noticed at once. The programs are compiled side by side: XLA works without holding Python's lock. With
+    JAX_DISABLE_JIT there is nothing to compile, and the step runs operation by operation.
 
     Args:
       step: jitted; a train step, or an eval step with the parameters for `state`.
       state, batches: arrays as the step will get them, or `jax.ShapeDtypeStruct`s; none of them is used up.
     """
+    if jax.config.jax_disable_jit:  # how people debug: every operation by itself, and nothing to compile
+        return step
     lowered = {_shapes(batch): step.lower(state, batch) for batch in batches}
     with ThreadPoolExecutor() as pool:
         programs = dict(zip(lowered, pool.map(lambda each: each.compile(), lowered.values()), strict=True))
