@@ -3,6 +3,7 @@
     python generate.py runs/dates < lines.txt > answers.txt               one line in, one line out
     python generate.py runs/dates --beam 4 --nbest 3 --checkpoint best    LINE ||| TEXT ||| SCORE, three for each line
     python generate.py runs/dates                                         at a terminal: answers line by line
+    some_program | python generate.py runs/dates --interactive            answers line by line in a pipe, too
     python generate.py runs/stdlib_char --prompt "def " --sample --top_k 40
 
 Results go to stdout, all else to stderr.
@@ -33,6 +34,8 @@ class GenerateOptions(DecodingOptions):
     """Write SCORE TAB TEXT: ln p of the tokens; of beam search divided by the length penalty."""
     attention: str = ""
     """A new directory: where the decoder's last layer looked, a picture for each line."""
+    interactive: bool = False
+    """Answer each line as soon as it is read, as at a terminal: for a pipe that stays open."""
     prompt: str | None = None
     """What a language model is to go on from; without, all of stdin, or at a terminal each line."""
 
@@ -57,14 +60,15 @@ def main() -> None:
         complain(PROGRAM, error, 1)
     say(f"{path} ({run.experiment.name}): {chosen.words}")
     from data.home import expand_home
-    from experiments.line_translation import translate_lines, translate_typed
+    from experiments.line_translation import translate_interactively, translate_lines
 
     model = run.loaded(chosen.params)
     with ending(PROGRAM):
         if run.is_language_model:
             _continue(model, options)
-        elif sys.stdin.isatty():
-            translate_typed(model, options, scores=options.scores)
+        elif options.interactive or sys.stdin.isatty():
+            say("a line in, a line out; Ctrl-D ends")
+            translate_interactively(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores)
         else:
             maps = Path(expand_home(options.attention, "--attention")) if options.attention else None
             translate_lines(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores, maps=maps)
@@ -85,8 +89,10 @@ def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
         )
     else:
         output_length(run, options)
+    if options.interactive and options.prompt is not None:
+        raise ValueError("--interactive reads prompts from stdin: give it, or --prompt")
     if options.attention:
-        if sys.stdin.isatty():
+        if options.interactive or sys.stdin.isatty():
             raise ValueError("--attention is for the lines of a file: < lines.txt")
         directory = Path(expand_home(options.attention, "--attention"))
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -96,7 +102,7 @@ def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
 def _continue(model: LoadedModel, options: GenerateOptions) -> None:
     from data.tokenizer import UNK
     from experiments.continuation import continuation, tokens_in_sight
-    from experiments.line_translation import decode_input, unknown_characters
+    from experiments.line_translation import decode_input, read_lines, unknown_characters
     from experiments.script_ending import say
 
     tokenizer = model.tokenizers["text"]
@@ -114,10 +120,10 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
 
     if options.prompt is not None:
         go_on(options.prompt)
-    elif sys.stdin.isatty():
+    elif options.interactive or sys.stdin.isatty():
         say("each line is a prompt; Ctrl-D ends")
-        for number, line in enumerate(sys.stdin):
-            go_on(line.removesuffix("\n"), number)
+        for number, line in read_lines(sys.stdin.buffer):
+            go_on(line.decode().removesuffix("\n").removesuffix("\r"), number)
     else:
         go_on("\n".join(decode_input(sys.stdin.buffer)))
 

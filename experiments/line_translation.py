@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -78,13 +79,28 @@ def translate_lines(
         say(f"line breaks in the output, written as spaces: {_lines(broken, first)}")
 
 
-def translate_typed(model: LoadedModel, options: DecodingOptions, *, scores: bool = False) -> None:
-    """Answer each line that is typed at the terminal, until Ctrl-D."""
-    import io
+def translate_interactively(
+    model: LoadedModel, options: DecodingOptions, source: BinaryIO, target: BinaryIO, *, scores: bool = False
+) -> None:
+    """Answer each line of `source` as soon as it is there, until its end: for a terminal, or a pipe that stays open.
 
-    say("a line in, a line out; Ctrl-D ends")
-    for number, line in enumerate(sys.stdin):
-        translate_lines(model, options, io.BytesIO(line.encode()), sys.stdout.buffer, scores=scores, first=number)
+    As `translate_lines`, but for a line that is not UTF-8: it is reported, and answered as a blank one.
+    """
+    for number, line in read_lines(source):
+        translate_lines(model, options, io.BytesIO(line), target, scores=scores, first=number)
+
+
+def read_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Each line of `source` with its number, from 0, when it comes; one that is not UTF-8 is reported and blank."""
+    for number, line in enumerate(iter(source.readline, b"")):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            say(
+                f"line {number + 1}: byte {line[error.start]:#04x} is not UTF-8 text; the line is taken for a blank one"
+            )
+            line = b"\n"
+        yield number, line
 
 
 def decode_input(source: BinaryIO) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,6 +84,7 @@ class Translator:
         # What does not change the program is left out, so that one is compiled for all.
         static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
         self._decode = partial(_decode, trained.model, options=static, scores=scores)
+        self._has_scores = scores or options.beam > 1
 
     @property
     def max_source_length(self) -> int:
@@ -175,13 +177,17 @@ class Translator:
         found = []
         for row in np.flatnonzero(exists):
             ids = tokens[row][(tokens[row] != PAD) & (tokens[row] != EOS)]
-            found.append(Hypothesis(self._tokenizers["target"].decode(ids), float(scores[row]), finished[row], ids))
+            score = float(scores[row]) if self._has_scores else math.nan
+            found.append(Hypothesis(self._tokenizers["target"].decode(ids), score, finished[row], ids))
         return found
 
 
 @partial(jax.jit, static_argnames=("model", "options", "scores"))
 def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bool):
-    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row; and defined [B]."""
+    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row; and defined [B].
+
+    Scores are 0 where they were not asked for.
+    """
     first = jnp.full((source.shape[0], 1), BOS, source.dtype)
     start = start_transformer(model, params, source, first, max_tokens=options.max_tokens)
     suppress = {"suppress_ids": options.suppress_ids}
@@ -195,7 +201,8 @@ def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bo
         decoded = sample(*start, keys, **choice, **ends)
     else:
         decoded = greedy(*start, **ends)
-    score, defined = jnp.full(source.shape[0], jnp.nan), decoded.defined
+    # Without scores 0 on the device, NaN only on the host: JAX_DEBUG_NANS takes any on the device for a fault.
+    score, defined = jnp.zeros(source.shape[0]), decoded.defined
     if scores:
         likelihood = log_likelihood(model, params, source, decoded.tokens, first_id=BOS, **suppress)
         score, defined = likelihood.log_probability, defined & likelihood.defined
