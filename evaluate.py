@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from experiments.decoding_options import DecodingOptions
+from inference.generation_config import DecodingOptions
 
 PROGRAM = "python evaluate.py"
 
@@ -27,7 +27,7 @@ class EvaluateOptions(DecodingOptions):
     """Split to score: test, validation, train."""
     checkpoint: str = "last"
     """best, last, STEP, average:K (of the last K checkpoints) or ema (the moving average, of --train.ema)."""
-    scoring: Literal["card", "translation", "pronunciation", "exact_match"] = "card"
+    task: Literal["card", "translation", "pronunciation", "exact_match"] = "card"
     """BLEU and chrF; word and phoneme error rate; or exact match alone. card: what the experiment says."""
     tokenized: bool = False
     """Also BLEU of the text as it is, words being what spaces separate: for papers that report tokenised BLEU."""
@@ -37,20 +37,20 @@ class EvaluateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import parse_run
-    from experiments.script_ending import complain, ending, say
+    from cli.run_options import parse_run
+    from cli.terminal import exit_on_error, fail, log
 
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
-    import data.batches
-    from experiments.data_record import check_data_record
-    from experiments.evaluation_files import make_folder, save_evaluation
+    import data.loading
     from experiments.experiment import Trained
-    from experiments.saved_run import open_saved_run
-    from experiments.translator import output_length
+    from inference.translator import output_length
+    from workdir.data_record import check_data_record
+    from workdir.evaluation_files import make_folder, save_evaluation
+    from workdir.restore import open_run_for_use
 
     try:
-        run = open_saved_run(path)
+        run = open_run_for_use(path)
         measured = replace(default, split=options.split, checkpoint=options.checkpoint)
         if run.is_language_model and options != measured:
             raise ValueError(f"{path} is a language model: its loss is measured, and nothing is decoded")
@@ -58,48 +58,48 @@ def main() -> None:
             raise ValueError("one output of each line is scored: --nbest is for generate.py")
         if not run.is_language_model:
             output_length(run, options)
-        chosen = run.choose(options.checkpoint)
+        chosen = run.select_params(options.checkpoint)
         config = run.experiment.config
         with contextlib.redirect_stdout(sys.stderr):
-            loaded = data.batches.load(config.data, tokenizers_from=run.directory.tokenizers)
+            loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
         if not check_data_record(run.directory, loaded):
-            say(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
+            log(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
         loaded.num_examples(options.split)
         make_folder(run.directory)
     except ValueError as error:
-        complain(PROGRAM, error)
+        fail(PROGRAM, error)
     except OSError as error:
-        complain(PROGRAM, error, 1)
-    say(f"{path} ({run.experiment.name}): {chosen.words}")
-    from experiments.run_evaluation import evaluate_pairs, evaluate_text
+        fail(PROGRAM, error, 1)
+    log(f"{path} ({run.experiment.name}): {chosen.words}")
+    from evaluation.evaluate_split import evaluate_pairs, evaluate_text
 
     trained = Trained(config, run.model, chosen.params, loaded, run.directory.figures)
     names, details = [options.split, chosen.name], {"split": options.split, "checkpoint": options.checkpoint}
-    with ending(PROGRAM):
+    with exit_on_error(PROGRAM):
         if run.is_language_model:
             found = evaluate_text(trained, options.split)
         else:
-            scoring = run.experiment.scoring if options.scoring == "card" else options.scoring
+            task = run.experiment.task if options.task == "card" else options.task
             group = _group(options, default, loaded)
             count = loaded.num_examples(options.split)
             found = evaluate_pairs(
                 trained,
                 options.split,
                 options.decoding,
-                scoring,
+                task,
                 group=group,
                 tokenized=options.tokenized,
                 progress=lambda done: _progress(done, count),
             )
-            names += [options.name, *([scoring] if scoring != run.experiment.scoring else [])]
+            names += [options.name, *([task] if task != run.experiment.task else [])]
             names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
-            details |= {"decoding": asdict(options.decoding), "scoring": scoring, "group": group or None}
+            details |= {"decoding": asdict(options.decoding), "task": task, "group": group or None}
         record = {"run": run.experiment.name, "parameters": chosen.words, **details}
         record |= {"metrics": found.metrics, "signatures": found.signatures}
         paths = save_evaluation(run.directory, "-".join(names), record, found.texts)
         _print(found.metrics, found.signatures)
         for kind, file in paths.items():
-            say(f"{kind}: {file}")
+            log(f"{kind}: {file}")
 
 
 def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
@@ -126,6 +126,6 @@ def _progress(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    from experiments.script_ending import run_script
+    from cli.terminal import run_script
 
     run_script(main)

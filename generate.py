@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.decoding_options import DecodingOptions
+from inference.generation_config import DecodingOptions
 
 if TYPE_CHECKING:
-    from experiments.saved_run import LoadedModel, SavedRun
+    from workdir.restore import LoadedModel, Run
 
 PROGRAM = "python generate.py"
 
@@ -42,42 +42,42 @@ class GenerateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from experiments.run_command_line import parse_run
-    from experiments.script_ending import complain, ending, say
+    from cli.run_options import parse_run
+    from cli.terminal import exit_on_error, fail, log
 
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], GenerateOptions())
     if sys.stdout is None or (sys.stdin is None and options.prompt is None):
-        complain(PROGRAM, "stdin and stdout must be open", 1)
-    from experiments.saved_run import open_saved_run
+        fail(PROGRAM, "stdin and stdout must be open", 1)
+    from workdir.restore import open_run_for_use
 
     try:
-        run = open_saved_run(path)
+        run = open_run_for_use(path)
         _check(run, path, options)
-        chosen = run.choose(options.checkpoint)
+        chosen = run.select_params(options.checkpoint)
     except ValueError as error:
-        complain(PROGRAM, error)
+        fail(PROGRAM, error)
     except OSError as error:
-        complain(PROGRAM, error, 1)
-    say(f"{path} ({run.experiment.name}): {chosen.words}")
+        fail(PROGRAM, error, 1)
+    log(f"{path} ({run.experiment.name}): {chosen.words}")
     from data.home import expand_home
-    from experiments.line_translation import translate_interactively, translate_lines
+    from inference.translate_lines import translate_interactively, translate_lines
 
     model = run.loaded(chosen.params)
-    with ending(PROGRAM):
+    with exit_on_error(PROGRAM):
         if run.is_language_model:
             _continue(model, options)
         elif options.interactive or sys.stdin.isatty():
-            say("a line in, a line out; Ctrl-D ends")
+            log("a line in, a line out; Ctrl-D ends")
             translate_interactively(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores)
         else:
             maps = Path(expand_home(options.attention, "--attention")) if options.attention else None
             translate_lines(model, options, sys.stdin.buffer, sys.stdout.buffer, scores=options.scores, maps=maps)
 
 
-def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
+def _check(run: Run, path: str, options: GenerateOptions) -> None:
     """Raises ValueError for options that this model, or a terminal, has no use for."""
     from data.home import expand_home
-    from experiments.translator import output_length
+    from inference.translator import output_length
 
     if run.is_language_model:
         for name in ("beam", "nbest", "batch_size", "scores", "attention"):
@@ -100,19 +100,19 @@ def _check(run: SavedRun, path: str, options: GenerateOptions) -> None:
 
 
 def _continue(model: LoadedModel, options: GenerateOptions) -> None:
-    from data.tokenizer import UNK
-    from experiments.continuation import continuation, tokens_in_sight
-    from experiments.line_translation import decode_input, read_lines, unknown_characters
-    from experiments.script_ending import say
+    from cli.terminal import log
+    from data.tokenizers.base import UNK
+    from inference.text_generation import continuation, tokens_in_sight
+    from inference.translate_lines import decode_input, read_lines, unknown_characters
 
     tokenizer = model.tokenizers["text"]
 
     def go_on(prompt: str, number: int = 0) -> None:
         ids = tokenizer.encode(prompt)
         if unknown := int((ids == UNK).sum()):
-            say(f"the prompt has {unknown} unknown tokens{unknown_characters(tokenizer, [prompt])}")
+            log(f"the prompt has {unknown} unknown tokens{unknown_characters(tokenizer, [prompt])}")
         if (seen := tokens_in_sight(model, len(ids) + 1)) <= len(ids):
-            say(f"of the {len(ids):,} tokens of the prompt the model reads the last {seen:,}")
+            log(f"of the {len(ids):,} tokens of the prompt the model reads the last {seen:,}")
         for piece in continuation(model, prompt, options.decoding, number):
             sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
             sys.stdout.buffer.flush()
@@ -121,7 +121,7 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
     if options.prompt is not None:
         go_on(options.prompt)
     elif options.interactive or sys.stdin.isatty():
-        say("each line is a prompt; Ctrl-D ends")
+        log("each line is a prompt; Ctrl-D ends")
         for number, line in read_lines(sys.stdin.buffer):
             go_on(line.decode().removesuffix("\n").removesuffix("\r"), number)
     else:
@@ -129,6 +129,6 @@ def _continue(model: LoadedModel, options: GenerateOptions) -> None:
 
 
 if __name__ == "__main__":
-    from experiments.script_ending import run_script
+    from cli.terminal import run_script
 
     run_script(main)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from experiments.experiment import Experiment
-    from experiments.result import Result
+    from workdir.result import TrainResult
 
 
-def train(experiment: Experiment) -> Result:
+def train(experiment: Experiment) -> TrainResult:
     """Train `experiment` in its directory, from the start or from its last checkpoint, and report.
 
     Evaluate, save, next batch, step, log: in this order a run may end anywhere, and the one that goes on from the last
@@ -35,31 +35,42 @@ def train(experiment: Experiment) -> Result:
     """
     # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
     import jax
+    from workdir.spec import save_spec, spec_of
 
-    from analysis.figures import training_curves
-    from data.batches import load
-    from experiments.data_record import check_data_record, keep_data_record
-    from experiments.experiment import Trained, check_sides
-    from experiments.limits import limits_of, save_limits
-    from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
+    from analysis.curves import training_curves
+    from data.loading import load
+    from experiments.experiment import Trained, check_data_matches_model
     from experiments.saved_config import config_record
-    from training.average import averaged
-    from training.compiled import compile_step
-    from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
+    from training.compilation import compile_step
     from training.directions import check_declared
-    from training.evaluation import check_metric, evaluate, make_eval_step
+    from training.ema import averaged
+    from training.eval_step import check_metric, evaluate, make_eval_step
     from training.finite import check_finite, with_finite_flags
-    from training.log import StepLog
-    from training.memory import memory_line
+    from training.log import MetricLogger
+    from training.memory_estimate import memory_line
     from training.metrics import MetricWriter, read_metrics
     from training.progress import Progress
-    from training.run_directory import open_run
-    from training.stop import StopRequest
+    from training.sharding import (
+        batch_sharding,
+        check_batch_divisible,
+        data_mesh,
+        device_put,
+        make_global_batch,
+        replicated,
+    )
+    from training.stop import PreemptionGuard
+    from workdir.data_record import check_data_record, keep_data_record
+    from workdir.result import TrainResult, new_state, open_checkpoints, read_result, save_result
+    from workdir.run_directory import open_run
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
     rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
-    check_rows(getattr(config.data, rows) // settings.accumulation, f"data.{rows} / train.accumulation", mesh)
+    check_batch_divisible(
+        getattr(config.data, rows) // settings.grad_accumulation_steps,
+        f"data.{rows} / train.grad_accumulation_steps",
+        mesh,
+    )
     check_declared(settings.best_metric, experiment.metrics)
     record = config_record(experiment)
     run = open_run(experiment.workdir, record)
@@ -70,7 +81,7 @@ def train(experiment: Experiment) -> Result:
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
     data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
-    check_sides(experiment, data.vocab_sizes)
+    check_data_matches_model(experiment, data.vocab_sizes)
     check_data_record(run, data)
     held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
     model = experiment.model(config, data.vocab_sizes)
@@ -79,11 +90,11 @@ def train(experiment: Experiment) -> Result:
     step_function, evaluation = experiment.step(config, loss, optimizer, schedule), make_eval_step(loss)
     blank_batches = data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
-    limits = limits_of(data)
+    spec = spec_of(data)
 
-    with StopRequest() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
+    with PreemptionGuard() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
-        initial = jax.jit(lambda: new_state(experiment, model, limits.input_shapes), out_shardings=everywhere(mesh))
+        initial = jax.jit(lambda: new_state(experiment, model, spec.input_shapes), out_shardings=replicated(mesh))
         start, position, window = 0, 0, None
         if (newest := checkpoints.restore_newest(like=initial.eval_shape())) is not None:
             start, state, saved = newest
@@ -101,8 +112,8 @@ def train(experiment: Experiment) -> Result:
         print(f"{name}: {memory_line(state, largest, classes, settings)}", flush=True)
 
         clock = time.perf_counter()
-        blanks = [put(batch, by_row(mesh)) for batch in blank_batches]
-        jitted = jax.jit(with_finite_flags(step_function), donate_argnums=0, out_shardings=everywhere(mesh))
+        blanks = [device_put(batch, batch_sharding(mesh)) for batch in blank_batches]
+        jitted = jax.jit(with_finite_flags(step_function), donate_argnums=0, out_shardings=replicated(mesh))
         train_step = compile_step(jitted, state, blanks)
         eval_step = compile_step(evaluation, state.params, blanks)
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
@@ -116,18 +127,20 @@ def train(experiment: Experiment) -> Result:
         begin()
         keep_data_record(run, data)
         data.save_tokenizers(run.tokenizers)
-        save_limits(run, limits)
+        save_spec(run, spec)
 
         clock = time.perf_counter()
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
-            log = StepLog(writer, progress, settings.log_every, window)
+            log = MetricLogger(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
                 last, validation = step == settings.steps, None
                 if last or (step > start and step % settings.evaluate_every == 0):
-                    log.settle(last)
+                    log.flush(last)
                     with progress.paused("evaluating"):
                         rows = data.eval_batches("validation")
-                        rows = (put({key: batch[key] for key in blanks[0]}, by_row(mesh)) for batch in rows)
+                        rows = (
+                            device_put({key: batch[key] for key in blanks[0]}, batch_sharding(mesh)) for batch in rows
+                        )
                         validation = evaluate(eval_step, state.params, rows)
                         check_finite(validation, f"on validation after step {step:,}")
                         if experiment.scores is not None:
@@ -136,16 +149,16 @@ def train(experiment: Experiment) -> Result:
                     writer.write(step, "validation", validation)
                 regular = last or (step > start and step % settings.save_every == 0)
                 if regular or stop.signal:
-                    log.settle()
+                    log.flush()
                     # What a signal saves is never the best one: the run in one piece would not have it.
-                    position_and_window = {"position": position, "window": log.open_window}
+                    position_and_window = {"position": position, "window": log.pending}
                     checkpoints.save(step, state, position_and_window, validation if regular else None)
                 if stop.signal:
                     print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
                     raise SystemExit(stop.exit_code)
                 if last:
                     break
-                batch = put_rows(next(batches), by_row(mesh))
+                batch = make_global_batch(next(batches), batch_sharding(mesh))
                 position += 1
                 state, metrics = train_step(state, batch)
                 log.add(step + 1, metrics)
@@ -155,7 +168,7 @@ def train(experiment: Experiment) -> Result:
     curves = run.figures / "training.png"
     training_curves(read_metrics(run.path), curves)
     metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
-    result = Result(run.path, model, state.params, metrics, {"training": curves} | report.figures)
+    result = TrainResult(run.path, model, state.params, metrics, {"training": curves} | report.figures)
     save_result(run, result)
     return result
 
@@ -166,29 +179,29 @@ def _in_words(means: dict[str, float]) -> str:
 
 def main() -> None:
     """The command line."""
+    from cli.terminal import fail
     from experiments.command_line import parse
-    from experiments.script_ending import complain
 
     program = "python train.py"
     experiment = parse(program, sys.argv[1:])
-    from training.host_memory import use_huge_pages
+    from training.huge_pages import use_huge_pages
 
     use_huge_pages()
-    from training.run_directory import RunDirectoryError
+    from workdir.run_directory import RunDirectoryError
 
     try:
         result = train(experiment)
     except RunDirectoryError as error:
-        complain(program, error)
+        fail(program, error)
     except (ValueError, OSError) as error:
-        complain(program, error, 1)
+        fail(program, error, 1)
     except KeyboardInterrupt:  # while data are read, or a report is made: otherwise train() ends by SystemExit
-        complain(program, "interrupted", 130)
+        fail(program, "interrupted", 130)
     for name, path in result.figures.items():
         print(f"figure: {path}  ({name})")
 
 
 if __name__ == "__main__":
-    from experiments.script_ending import run_script
+    from cli.terminal import run_script
 
     run_script(main, keep_going=True)

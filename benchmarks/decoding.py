@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import jax
 import jax.numpy as jnp
 
-from data.options import parse_options
-from decoding import beam_search, greedy, start_language_model
+from cli.options import parse_options
+from decoding import beam_search, greedy, prefill_language_model
 from model.config import LanguageModelConfig
 from model.language_model import LanguageModel
 
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def cached(search: Callable, model: LanguageModel, params, prompt, *, max_tokens: int):
-    start = start_language_model(model, params, prompt, max_tokens=max_tokens)
+    start = prefill_language_model(model, params, prompt, max_tokens=max_tokens)
     return search(*start, max_tokens=max_tokens, end_id=NEVER, pad_id=0).tokens
 
 

@@ -39,9 +39,9 @@ class Options:
 
 def main(words: Sequence[str] | None = None) -> dict[str, float]:
     """Measure, print, and return what was measured by name."""
-    from data.batches import load
+    from cli.options import parse_options
     from data.config import DataConfig
-    from data.options import parse_options
+    from data.loading import load
     from data.pairs import PairData
 
     program, words = "python -m benchmarks.input", list(sys.argv[1:] if words is None else words)
@@ -89,9 +89,9 @@ def model_speed(data: PairData, seconds: float, layers: int) -> float:
     import jax
 
     from experiments.experiment import Config, Experiment
-    from experiments.result import new_state
     from model.config import TransformerConfig
     from training.config import OptimizerConfig, TrainConfig
+    from workdir.result import new_state
 
     longest = max(data.max_source_length, data.max_target_length)
     config = Config(

@@ -16,10 +16,10 @@ import numpy as np
 
 from data.config import DataConfig
 from data.mixture import MixturePlan
-from data.plan import EvalPlan, TrainPlan, own_rows
-from data.records import Examples, JoinedExamples, check_split
+from data.plan import EvalPlan, TrainPlan, process_shard
 from data.sequences import Sequences
-from data.tokenizer import Tokenizer
+from data.sources.records import ConcatExamples, Examples, check_split
+from data.tokenizers.base import Tokenizer
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -44,7 +44,7 @@ class Data(ABC):
     encoded: Mapping[str, Mapping[str, Sequences]]
     """Side (as in `tokenizers`) -> split -> ids. The sources' examples stand one behind the other."""
     fingerprints: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    """Source -> split -> what its texts are recognised by (`data.fingerprint`)."""
+    """Source -> split -> what its texts are recognised by (`data.sources.fingerprint`)."""
 
     @property
     def vocab_sizes(self) -> dict[str, int]:
@@ -70,14 +70,14 @@ class Data(ABC):
                 raise
             shutil.rmtree(temporary)  # another process of the same run was faster
 
-    def examples(self, split: str) -> Examples | JoinedExamples:
+    def examples(self, split: str) -> Examples | ConcatExamples:
         """The examples of `split` as dicts of str, in file order (text: whole documents).
 
         Of a mixture, those of all sources that have the split, one source behind the other. Raises ValueError for a
         split that none has.
         """
         parts = [Examples(builder, split) for builder in sources_with(self.builders, split)]
-        return parts[0] if len(parts) == 1 else JoinedExamples(parts)
+        return parts[0] if len(parts) == 1 else ConcatExamples(parts)
 
     def num_examples(self, split: str) -> int:
         """Rows of `eval_batches(split)`, filling not counted. Raises ValueError for an unknown or empty split."""
@@ -142,7 +142,7 @@ class Data(ABC):
             raise ValueError(f"the batch index to start at must not be negative, but is {start}")
         plan = self._train_plan(seed)
         for rows in self._rows_per_bucket():
-            own_rows(np.zeros(rows), process, processes)
+            process_shard(np.zeros(rows), process, processes)
         return _read(partial(self._train_batch, plan, process, processes), start, workers)
 
     def eval_batches(self, split: str, batch_size: int | None = None) -> Iterator[Batch]:
@@ -201,7 +201,7 @@ class Data(ABC):
 
     def _train_batch(self, plan: MixturePlan, process: int, processes: int, index: int) -> Batch:
         rows, bucket = plan[index]
-        return self._batch("train", own_rows(rows, process, processes), bucket)
+        return self._batch("train", process_shard(rows, process, processes), bucket)
 
 
 def sources_with(builders: "Sequence[tfds.core.DatasetBuilder]", split: str) -> "list[tfds.core.DatasetBuilder]":

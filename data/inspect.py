@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from data.batches import PairData, TextData, load
+from cli.options import parse_options
 from data.config import DataConfig
 from data.home import expand_home
 from data.lengths import draw, histogram
-from data.options import parse_options
+from data.loading import PairData, TextData, load
 from data.seeds import check_seed
-from data.tokenizer import EOS, UNK
+from data.tokenizers.base import EOS, UNK
 
 _BAR = 40
 
@@ -45,7 +45,7 @@ class Inspection:
 
 
 def inspect(options: Inspection) -> list[str]:
-    """The lines of the report; writes the picture. Raises ValueError as `data.batches.load`."""
+    """The lines of the report; writes the picture. Raises ValueError as `data.loading.load`."""
     data = load(options.data)
     lines = [
         *_counts(data),

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from data.plan import TrainPlan
-from data.sources import KINDS
+from data.sources.grammar import KINDS
 
 Source = TypeVar("Source")
 
@@ -57,7 +57,7 @@ def resolve_mixture(text: str, resolve: Callable[[str], Source]) -> list[tuple[S
     return [(resolve(name), weight) for name, weight in parse_mixture(text)]
 
 
-def turn(index: int, weights: Sequence[Fraction]) -> tuple[int, int]:
+def dataset_at(index: int, weights: Sequence[Fraction]) -> tuple[int, int]:
     """Whose turn `index` is, and how many turns that source has had before.
 
     The first source has round(n · weight) of the first n turns; the second its share of the others, rounded likewise;
@@ -88,6 +88,6 @@ class MixturePlan:
         """Examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
         if index < 0:
             raise IndexError(f"batch index must not be negative, but is {index}")
-        source, number = turn(index, self.weights)
+        source, number = dataset_at(index, self.weights)
         rows, bucket = self.plans[source][number]
         return np.where(rows < 0, -1, self.examples[source][rows]), bucket

@@ -9,7 +9,7 @@ from data.buckets import find_buckets, rows_per_bucket
 from data.dataset import Batch, Data
 from data.plan import EvalPlan
 from data.sequences import Sequences
-from data.tokenizer import BOS, EOS, PAD
+from data.tokenizers.base import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)

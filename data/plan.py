@@ -127,7 +127,7 @@ class EvalPlan(Sequence):
         return self._batches[index]
 
 
-def own_rows(rows: np.ndarray, process: int, processes: int) -> np.ndarray:
+def process_shard(rows: np.ndarray, process: int, processes: int) -> np.ndarray:
     """What process number `process` of `processes` takes of a batch's rows: an equal, contiguous part.
 
     Raises ValueError unless the rows can be divided evenly.

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from data.builders import check_data, is_prepared, make_builder, prepare_builder
+from cli.options import parse_options
 from data.mixture import parse_mixture
-from data.options import parse_options
-from data.sources import GRAMMAR, Source, parse_source
+from data.sources.builders import check_data, is_prepared, make_builder, prepare_builder
+from data.sources.grammar import GRAMMAR, Source, parse_source
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-    from data.records import Renamed
+    from data.sources.records import DatasetView
 
 __all__ = ["BUILDERS", "prepare", "prepare_builder"]
 
@@ -42,8 +42,8 @@ class PrepareOptions:
     """Where to keep the data, as data.directory; empty: $TFDS_DATA_DIR, or else ~/tensorflow_datasets."""
 
 
-def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Renamed":
-    """The TFDS builder of data source `source` (`data.sources` has the grammar), its array_record files ready.
+def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | DatasetView":
+    """The TFDS builder of data source `source` (`data.sources.grammar` has the grammar), its array_record files ready.
 
     `directory` is where TFDS keeps data; empty means TFDS's own choice ($TFDS_DATA_DIR, or ~/tensorflow_datasets).
     What has been prepared there before is reused; files of the user's by a digest of their content. Raises ValueError,
@@ -51,7 +51,7 @@ def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Ren
     """
     parsed = parse_source(source)
     if parsed.kind == "tfds":
-        from data.tfds_sets import open_tfds
+        from data.sources.tfds_datasets import open_tfds
 
         return open_tfds(parsed, directory)
     if parsed.kind != "builder":
@@ -65,13 +65,13 @@ def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Ren
     return prepare_builder(builder_class, directory)
 
 
-def _prepare_local(source: Source, directory: str) -> "Renamed":
-    from data.local_corpus import LocalSource
+def _prepare_local(source: Source, directory: str) -> "DatasetView":
+    from data.sources.local_corpus import LocalSource
 
     local = LocalSource.find(source)
     digest = local.digest()
-    from data.datasets.local import LocalConfig, LocalPairs, LocalText
-    from data.records import Renamed
+    from data.sources.local_builder import LocalConfig, LocalPairs, LocalText
+    from data.sources.records import DatasetView
 
     builder_class = LocalText if source.kind == "text" else LocalPairs
     builder = make_builder(builder_class, directory, LocalConfig(name=digest))
@@ -83,7 +83,7 @@ def _prepare_local(source: Source, directory: str) -> "Renamed":
         check_data(builder)
         if report := builder.info.metadata.get("report"):
             print(f"{source}: {report}")
-    return Renamed(builder, str(source), {name: name for name in builder_class.NAMES})
+    return DatasetView(builder, str(source), {name: name for name in builder_class.NAMES})
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ def main() -> None:
     try:
         for source in sources:
             if source.kind == "tfds":
-                from data.tfds_sets import prepare_tfds
+                from data.sources.tfds_datasets import prepare_tfds
 
                 builder = prepare_tfds(source, options.directory)
             else:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from data.tokenizer import EOS, PAD, UNK
+from data.tokenizers.base import EOS, PAD, UNK
 
 
 class Tokenizer(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 from data.buckets import rows_per_bucket
 from data.dataset import Batch, Data
 from data.packing import Packing
-from data.tokenizer import EOS, PAD
+from data.tokenizers.base import EOS, PAD
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,19 @@ from decoding.beam import Hypotheses, beam_search
 from decoding.greedy import greedy
 from decoding.likelihood import Likelihood, log_likelihood
 from decoding.sampling import row_keys, sample
-from decoding.start import Start, start_language_model, start_transformer
+from decoding.start import DecodeInputs, prefill_language_model, prefill_transformer
 from decoding.step import Decoded
 
 __all__ = [
+    "DecodeInputs",
     "Decoded",
     "Hypotheses",
     "Likelihood",
-    "Start",
     "beam_search",
     "greedy",
     "log_likelihood",
+    "prefill_language_model",
+    "prefill_transformer",
     "row_keys",
     "sample",
-    "start_language_model",
-    "start_transformer",
 ]

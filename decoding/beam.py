@@ -29,7 +29,7 @@ class Hypotheses(NamedTuple):
     finished: Bool[Array, "B n"]
     """False: no end after N tokens. Such a score is that of a beginning, which no ending can exceed, and so it is not
     compared with those of whole sentences."""
-    exists: Bool[Array, "B n"]
+    valid: Bool[Array, "B n"]
     """False where there are fewer than n different sequences of at most N tokens: nothing but padding, scored −∞."""
     defined: Bool[Array, " B"]
     """False where the logits of a live hypothesis were no distribution (NaN, +∞, or all −∞) before the row was done.
@@ -85,7 +85,7 @@ def beam_search(
     penalties = _penalties(max_tokens, length_penalty)
     first = jnp.asarray(first)
     rows = first.shape[0]
-    reorder = getattr(step, "reorder", None) or _pick_parents
+    reorder_cache = getattr(step, "reorder_cache", None) or _pick_parents
 
     class Loop(NamedTuple):
         index: Array
@@ -121,7 +121,7 @@ def beam_search(
         pool, _ = _best(_joined(pool, ended), num_results)
         newest = jnp.take_along_axis(token, kept, axis=1).astype(first.dtype)
         same = _tokens_in_common(loop.live.tokens, loop.index)
-        cache = reorder(cache, jnp.take_along_axis(parent, kept, axis=1), same)
+        cache = reorder_cache(cache, jnp.take_along_axis(parent, kept, axis=1), same)
         return Loop(length, cache, newest.reshape(-1), live, pool, defined)
 
     def nothing(count: int) -> _Beams:
@@ -199,16 +199,16 @@ def _ranked(pool: _Beams, live: _Beams, defined: Bool[Array, " B"], count: int, 
     """The pool, and after it the live hypotheses. These are asked for only where the pool is not full, and then the
     loop has gone to the end: all of them have `max_tokens` tokens."""
     both = _joined(pool, live)
-    exists = both.scores > -jnp.inf
-    in_pool = jnp.broadcast_to(jnp.arange(exists.shape[1]) < pool.scores.shape[1], exists.shape)
-    order = jnp.argsort(jnp.where(exists, ~in_pool, 2), axis=1, stable=True)[:, :count]
-    best, exists = _picked(both, order), jnp.take_along_axis(exists, order, axis=1)
+    valid = both.scores > -jnp.inf
+    in_pool = jnp.broadcast_to(jnp.arange(valid.shape[1]) < pool.scores.shape[1], valid.shape)
+    order = jnp.argsort(jnp.where(valid, ~in_pool, 2), axis=1, stable=True)[:, :count]
+    best, valid = _picked(both, order), jnp.take_along_axis(valid, order, axis=1)
     return Hypotheses(
-        tokens=jnp.where(exists[..., None], best.tokens, pad_id),
+        tokens=jnp.where(valid[..., None], best.tokens, pad_id),
         scores=best.scores,
-        lengths=jnp.where(exists, best.lengths, 0),
-        finished=exists & jnp.take_along_axis(in_pool, order, axis=1),
-        exists=exists,
+        lengths=jnp.where(valid, best.lengths, 0),
+        finished=valid & jnp.take_along_axis(in_pool, order, axis=1),
+        valid=valid,
         defined=defined,
     )
 

@@ -58,7 +58,7 @@ def sample(
 
     def choose(index: Int[Array, ""], logits: Float[Array, "B V"]) -> Int[Array, " B"]:
         now = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-        return draw(now, logits, temperature, top_k, top_p)
+        return sample_token(now, logits, temperature, top_k, top_p)
 
     return decode(
         step,
@@ -73,7 +73,7 @@ def sample(
     )
 
 
-def draw(
+def sample_token(
     keys: Key[Array, " B"],
     logits: Float[Array, "B V"],
     temperature: float | int = 1.0,

@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from jaxtyping import Int
 
 from decoding.step import BoundedStep
-from model.cache import Cache, empty_cache, reorder
-from model.language_model import LanguageModel, extend_language_model, language_model_logits
+from model.cache import Cache, empty_cache, reorder_cache
+from model.components import default_components
+from model.language_model import LanguageModel, language_model_logits, language_model_with_cache
 from model.masks import PAD_ID
-from model.parts import standard_parts
 from model.shapes import Array
 from model.stack import split_layers
-from model.transformer import Transformer, extend_transformer, project_encoded, transformer_logits
+from model.transformer import Transformer, precompute_cross_kv, transformer_logits, transformer_with_cache
 
 
-class Start(NamedTuple):
+class DecodeInputs(NamedTuple):
     """The first arguments of `greedy`, `sample` and `beam_search`."""
 
     step: BoundedStep
@@ -33,14 +33,14 @@ class Start(NamedTuple):
     first: Int[Array, " B"]
 
 
-def start_language_model(
+def prefill_language_model(
     model: LanguageModel,
     params: Any,
     prompt: Int[Array, "B T"],
     lengths: Int[Array, " B"] | None = None,
     *,
     max_tokens: int,
-) -> Start:
+) -> DecodeInputs:
     """The continuation of each row of `prompt`.
 
     Args:
@@ -50,14 +50,14 @@ def start_language_model(
     Raises:
       ValueError: prompt and continuation are longer than the model's longest sequence.
     """
-    config, parts = model.config, model.parts or standard_parts(model.config)
+    config, components = model.config, model.components or default_components(model.config)
     params = {**params, "layers": split_layers(params["layers"])}
-    extend = partial(extend_language_model, params, config=config, parts=parts)
+    extend = partial(language_model_with_cache, params, config=config, components=components)
     logits = partial(language_model_logits, params, config=config)
     return _start(extend, logits, config, config.num_layers, prompt, lengths, max_tokens)
 
 
-def start_transformer(
+def prefill_transformer(
     model: Transformer,
     params: Any,
     source: Int[Array, "B S"],
@@ -65,27 +65,29 @@ def start_transformer(
     lengths: Int[Array, " B"] | None = None,
     *,
     max_tokens: int,
-) -> Start:
+) -> DecodeInputs:
     """The target of each row of `source`, which begins with `prompt`: BOS at least.
 
     The source is read, and the decoder's keys and values for it are made, once. Args and errors as above.
     """
-    config, parts = model.config, model.parts or standard_parts(model.config)
+    config, components = model.config, model.components or default_components(model.config)
     source_valid = source != PAD_ID
     memory = model.apply({"params": params}, source, source_valid=source_valid, method="encode")
     params = {**params, "decoder": split_layers(params["decoder"])}
-    memory = project_encoded(params, memory, config=config, source_valid=source_valid)
+    memory = precompute_cross_kv(params, memory, config=config, source_valid=source_valid)
 
     def extend(cache: Cache, tokens: Array, **options) -> tuple[Cache, Array]:
-        return extend_transformer(
-            params, cache, tokens, memory, config=config, parts=parts, source_valid=source_valid, **options
+        return transformer_with_cache(
+            params, cache, tokens, memory, config=config, components=components, source_valid=source_valid, **options
         )
 
     logits = partial(transformer_logits, params, config=config)
     return _start(extend, logits, config, config.num_decoder_layers, prompt, lengths, max_tokens)
 
 
-def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Array | None, max_tokens: int) -> Start:
+def _start(
+    extend, logits, config, num_layers: int, prompt: Array, lengths: Array | None, max_tokens: int
+) -> DecodeInputs:
     prompt = jnp.asarray(prompt)
     rows, width = prompt.shape
     if max_tokens < 1 or width < 1 or width - 1 + max_tokens > config.max_length:
@@ -106,8 +108,8 @@ def _start(extend, logits, config, num_layers: int, prompt: Array, lengths: Arra
         return cache, logits(features)[:, 0]
 
     def reordered(cache: Cache, parents: Array, same: Array) -> Cache:
-        return reorder(cache, parents, width + same)
+        return reorder_cache(cache, parents, width + same)
 
     # Elsewhere memory is fast, and many small copies are not: whole rows are picked there.
     on_cpu = jax.default_backend() == "cpu"
-    return Start(BoundedStep(step, max_tokens, reordered if on_cpu else None), cache, first)
+    return DecodeInputs(BoundedStep(step, max_tokens, reordered if on_cpu else None), cache, first)

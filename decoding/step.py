@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from model.cache import pick
+from model.cache import gather_rows
 from model.shapes import Array
 
 Cache = Any
@@ -26,9 +26,9 @@ class BoundedStep:
     """A step whose cache has room for so many tokens only: more are refused before any is decoded."""
 
     step: Step
-    room: int
+    capacity: int
     """How often it may be called."""
-    reorder: Callable[[Cache, Int[Array, "B K"], Int[Array, " B"]], Cache] | None = None
+    reorder_cache: Callable[[Cache, Int[Array, "B K"], Int[Array, " B"]], Cache] | None = None
     """(cache, parents, same) -> the cache in which row b · K + k holds what row b · K + `parents[b, k]` held. The rows
     of group b have the first token and `same[b]` more in common. None: whole rows are picked."""
 
@@ -52,8 +52,8 @@ def check_room(step: Step, max_tokens: int) -> None:
     """Raises ValueError if `step` has no room for `max_tokens` tokens, or there are none to decode."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
-    if isinstance(step, BoundedStep) and max_tokens > step.room:
-        raise ValueError(f"the cache was made for {step.room} tokens, max_tokens={max_tokens} are more")
+    if isinstance(step, BoundedStep) and max_tokens > step.capacity:
+        raise ValueError(f"the cache was made for {step.capacity} tokens, max_tokens={max_tokens} are more")
 
 
 def suppressed(
@@ -89,4 +89,4 @@ def is_defined(logits: Float[Array, "*batch V"]) -> Bool[Array, "*batch"]:
 
 def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:
     """The cache of a batch whose row i is row `rows[i]` of this one: every leaf indexed but the scalars."""
-    return jax.tree.map(lambda leaf: leaf if jnp.ndim(leaf) == 0 else pick(leaf, rows), cache)
+    return jax.tree.map(lambda leaf: leaf if jnp.ndim(leaf) == 0 else gather_rows(leaf, rows), cache)

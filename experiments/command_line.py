@@ -6,11 +6,11 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from data.options import parse_options
-from experiments.catalogue import catalogue, load_experiment
+from cli.options import parse_options
+from cli.terminal import fail
 from experiments.experiment import Config, Experiment
+from experiments.registry import catalogue, load_experiment
 from experiments.saved_config import read_experiment
-from experiments.script_ending import complain
 
 
 def parse(program: str, words: list[str]) -> Experiment:
@@ -30,7 +30,7 @@ def parse(program: str, words: list[str]) -> Experiment:
         kind = Config[type(experiment.config.model)]
         config = parse_options(options, experiment.config, f"{program} {name}", doc, kind)
     except ValueError as error:
-        complain(program, error)
+        fail(program, error)
     return dataclasses.replace(experiment, config=config)
 
 

@@ -50,17 +50,17 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=25),
     )
-    return Experiment("dates", config, model=model, report=report, scoring="exact_match")
+    return Experiment("dates", config, model=model, report=report, task="exact_match")
 
 
 def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
     """The Transformer with rotary positions in self-attention, besides the sinusoids."""
     from experiments.rotary import rotary
-    from model.parts import standard_parts
+    from model.components import default_components
     from model.transformer import Transformer
 
-    parts = dataclasses.replace(standard_parts(config.model), rotate=rotary(config.model))
-    return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], parts)
+    components = dataclasses.replace(default_components(config.model), rope=rotary(config.model))
+    return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], components)
 
 
 def report(trained: Trained) -> Report:
@@ -70,7 +70,7 @@ def report(trained: Trained) -> Report:
     """
     from analysis.attention import attention_map
     from experiments import translation
-    from experiments.translator import Translator
+    from inference.translator import Translator
 
     tested = list(trained.data.examples("test")) if "test" in trained.data.encoded["target"] else []
     examples = [example for example in tested if "language" in example]

@@ -21,10 +21,10 @@ from training.directions import LOSS_METRICS, Direction, check_directions
 
 if TYPE_CHECKING:
     import flax.linen as nn
+    from workdir.spec import DataSpec
 
-    from data.batches import PairData, TextData
-    from data.tokenizer import Tokenizer
-    from experiments.limits import Limits
+    from data.loading import PairData, TextData
+    from data.tokenizers.base import Tokenizer
     from training.loss import Loss
     from training.optimizer import Optimizer
     from training.schedules import Schedule
@@ -65,11 +65,11 @@ class Trained:
         return self.data.tokenizers
 
     @property
-    def limits(self) -> Limits:
+    def spec(self) -> DataSpec:
         """What the model was made for."""
-        from experiments.limits import limits_of
+        from workdir.spec import spec_of
 
-        return limits_of(self.data)
+        return spec_of(self.data)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Report:
     """Pictures by name."""
 
 
-def check_sides(experiment: Experiment, sides: Collection[str]) -> None:
+def check_data_matches_model(experiment: Experiment, sides: Collection[str]) -> None:
     """Raises ValueError unless data with these sides are what the experiment's model learns from."""
     pairs = isinstance(experiment.config.model, TransformerConfig)
     if ("source" in sides) != pairs:
@@ -106,7 +106,7 @@ def standard_loss(config: Config, model: nn.Module) -> Loss:
     """Cross-entropy per token; for an encoder–decoder with the exact match of whole targets."""
     from training.loss import token_loss
 
-    return token_loss(model, config.train.loss_chunk, exact_match=isinstance(config.model, TransformerConfig))
+    return token_loss(model, config.train.logits_chunk, exact_match=isinstance(config.model, TransformerConfig))
 
 
 def standard_optimizer(config: Config) -> Optimizer:
@@ -127,7 +127,7 @@ def standard_step(config: Config, loss: Loss, optimizer: Optimizer, schedule: Sc
     """One gradient of the whole batch, one update."""
     from training.step import make_train_step
 
-    return make_train_step(loss, optimizer, schedule, config.train.accumulation)
+    return make_train_step(loss, optimizer, schedule, config.train.grad_accumulation_steps)
 
 
 def no_report(trained: Trained) -> Report:
@@ -154,8 +154,8 @@ class Experiment:
     metrics: Mapping[str, Direction] = dataclasses.field(default_factory=lambda: STANDARD_METRICS)
     """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. Whoever adds
     one, by a loss or by `scores`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
-    scoring: Literal["translation", "pronunciation", "exact_match"] = "translation"
-    """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `experiments.scoring`."""
+    task: Literal["translation", "pronunciation", "exact_match"] = "translation"
+    """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `evaluation.task_metrics`."""
 
     def __post_init__(self):
         check_directions(self.metrics)

@@ -44,4 +44,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1e-3, schedule="cosine", warmup_steps=800),
         train=TrainConfig(steps=8000, label_smoothing=0.1, evaluate_every=1000, save_every=1000, log_every=50),
     )
-    return Experiment("g2p_cmudict", config, report=pronunciation.report, scoring="pronunciation")
+    return Experiment("g2p_cmudict", config, report=pronunciation.report, task="pronunciation")

@@ -43,9 +43,9 @@ def experiment() -> Experiment:
             label_smoothing=0.1,
             evaluate_every=100,
             save_every=100,
-            keep_checkpoints=5,
+            max_to_keep=5,
             best_metric="exact_match",
             log_every=50,
         ),
     )
-    return Experiment("g2p_korean", config, model=dates.model, report=pronunciation.report, scoring="pronunciation")
+    return Experiment("g2p_korean", config, model=dates.model, report=pronunciation.report, task="pronunciation")

@@ -17,8 +17,8 @@ from experiments.experiment import Config, Experiment, Report, Trained
 if TYPE_CHECKING:
     from jax import Array
 
+    from model.components import BlockComponents
     from model.language_model import LanguageModel
-    from model.parts import Parts
 
 
 def experiment() -> Experiment:
@@ -32,10 +32,10 @@ def model(config: Config, vocab_sizes: Mapping[str, int]) -> LanguageModel:
     """The language model with the parts below."""
     from model.language_model import LanguageModel
 
-    return LanguageModel(config.model, vocab_sizes["text"], modern_parts(config.model))
+    return LanguageModel(config.model, vocab_sizes["text"], modern_components(config.model))
 
 
-def modern_parts(config) -> Parts:
+def modern_components(config) -> BlockComponents:
     """RMSNorm (Zhang & Sennrich 2019), SwiGLU (Shazeer 2020), rotary positions (Su et al. 2021).
 
     SwiGLU has three matrices where the plain network has two, so d_ff is two thirds of it: the same parameters.
@@ -44,9 +44,9 @@ def modern_parts(config) -> Parts:
     import jax.numpy as jnp
 
     from experiments.rotary import rotary
+    from model.components import Component, default_components
     from model.initializers import init_linear
     from model.linear import linear
-    from model.parts import Part, standard_parts
     from model.shapes import along_last_axis
 
     def init_rms_norm(key: Array) -> dict:
@@ -69,10 +69,10 @@ def modern_parts(config) -> Parts:
         return linear(params["output"], gate * linear(params["hidden"], x, config.dtype), config.dtype)
 
     return dataclasses.replace(
-        standard_parts(config),
-        norm=Part(init_rms_norm, rms_norm),
-        feed_forward=Part(init_swiglu, swiglu),
-        rotate=rotary(config),
+        default_components(config),
+        norm=Component(init_rms_norm, rms_norm),
+        feed_forward=Component(init_swiglu, swiglu),
+        rope=rotary(config),
     )
 
 

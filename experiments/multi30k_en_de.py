@@ -47,7 +47,7 @@ def experiment() -> Experiment:
         ),
         optimizer=OptimizerConfig(peak_lr=5e-3, schedule="noam", warmup_steps=2000, clip_norm=0.0),
         train=TrainConfig(
-            steps=8000, label_smoothing=0.1, evaluate_every=500, save_every=500, keep_checkpoints=10, log_every=50
+            steps=8000, label_smoothing=0.1, evaluate_every=500, save_every=500, max_to_keep=10, log_every=50
         ),
     )
     return Experiment("multi30k_en_de", config, report=translation.report)

@@ -11,8 +11,8 @@ def report(trained: Trained) -> Report:
     A word is right if its phonemes are those of any of its pronunciations in the split, as the literature counts; the
     phoneme error rate is held against the nearest one. Each spelling counts once, however many it has.
     """
-    from analysis.scorers import exact_match, phoneme_error_rate
-    from experiments.outputs import decode_splits, show
+    from evaluation.text_metrics import exact_match, phoneme_error_rate
+    from experiments.reports import decode_splits, show
 
     metrics: dict[str, float] = {}
     for split, some in decode_splits(trained).items():

@@ -30,4 +30,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=3e-3, schedule="cosine", warmup_steps=50),
         train=TrainConfig(steps=1000, evaluate_every=500, save_every=500, log_every=25),
     )
-    return Experiment("reverse", config, scoring="exact_match")
+    return Experiment("reverse", config, task="exact_match")

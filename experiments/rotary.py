@@ -7,11 +7,11 @@ import numpy as np
 from jax import Array
 
 from model.config import BlockConfig
-from model.embedding import look_up
-from model.multi_head import Rotate
+from model.embedding import embedding_lookup
+from model.multi_head import PositionFn
 
 
-def rotary(config: BlockConfig) -> Rotate:
+def rotary(config: BlockConfig) -> PositionFn:
     """Each pair (x_i, x_{i + K/2}) of a query or key turned by position · 10000^(−2i/K), up to `config.max_length`.
 
     The score of a query and a key then depends on what they are and on the distance between them. Cosines and sines
@@ -27,11 +27,11 @@ def rotary(config: BlockConfig) -> Rotate:
     angles = np.arange(config.max_length)[:, None] * 10000.0 ** (-np.arange(half) / half)
     table = np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
-    def rotate(heads: Array, positions: Array) -> Array:
+    def rope(heads: Array, positions: Array) -> Array:
         """[B, H, T, K] at positions [B, T] or [1, T]; NaN from `max_length` on."""
-        turns = look_up(table, positions)[:, None]  # [B, 1, T, K]
+        turns = embedding_lookup(table, positions)[:, None]  # [B, 1, T, K]
         cos, sin = turns[..., :half], turns[..., half:]
         first, second = heads[..., :half], heads[..., half:]
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
-    return rotate
+    return rope

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.catalogue import load_experiment
 from experiments.experiment import Experiment
+from experiments.registry import load_experiment
 
 
 def config_record(experiment: Experiment) -> dict[str, Any]:

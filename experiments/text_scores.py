@@ -16,9 +16,9 @@ def report(trained: Trained) -> Report:
     Perplexity a word is exp(nats / (words + documents)): words are what stands between spaces, and the end of each
     document is one more, as the One Billion Word benchmark counts. Neither it nor bits a byte depends on the tokenizer.
     """
-    from analysis.scorers import bits_per_byte
+    from evaluation.text_metrics import bits_per_byte
     from experiments.experiment import standard_loss
-    from training.evaluation import evaluate, make_eval_step
+    from training.eval_step import evaluate, make_eval_step
 
     eval_step = make_eval_step(standard_loss(trained.config, trained.model))
     metrics: dict[str, float] = {}

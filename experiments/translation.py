@@ -11,8 +11,8 @@ def report(trained: Trained) -> Report:
     Text is compared as the tokenizer gives it back: `@@ ` joined, case and spaces as they were trained on. Exact match
     is low for sentences by nature; it tells a broken run from one that works, and is no substitute for BLEU.
     """
-    from analysis.scorers import exact_match
-    from experiments.outputs import decode_splits, show
+    from evaluation.text_metrics import exact_match
+    from experiments.reports import decode_splits, show
 
     metrics: dict[str, float] = {}
     for split, some in decode_splits(trained).items():

@@ -12,8 +12,8 @@ from experiments.experiment import Trained
 
 def greedy_bleu(trained: Trained) -> dict[str, float]:
     """sacreBLEU's BLEU of greedy outputs for the whole validation split, as {"bleu": 0 to 100}."""
-    from analysis.corpus_bleu import bleu
-    from experiments.translator import Translator
+    from evaluation.corpus_bleu import bleu
+    from inference.translator import Translator
 
     canonical = trained.tokenizers["target"].canonical
     targets = [canonical(example["target"]) for example in trained.data.examples("validation")]

@@ -62,7 +62,7 @@ def experiment() -> Experiment:
             log_every=100,
             evaluate_every=1500,
             save_every=1500,
-            keep_checkpoints=5,
+            max_to_keep=5,
         ),
     )
     return Experiment("wmt14_en_de_base", config, report=translation.report)

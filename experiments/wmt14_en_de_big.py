@@ -27,6 +27,6 @@ def experiment() -> Experiment:
         config,
         model=dataclasses.replace(config.model, d_model=1024, num_heads=16, d_ff=4096, dropout=0.3),
         optimizer=dataclasses.replace(config.optimizer, peak_lr=(1024 * config.optimizer.warmup_steps) ** -0.5),
-        train=dataclasses.replace(config.train, steps=300_000, evaluate_every=600, save_every=600, keep_checkpoints=20),
+        train=dataclasses.replace(config.train, steps=300_000, evaluate_every=600, save_every=600, max_to_keep=20),
     )
     return dataclasses.replace(base, name="wmt14_en_de_big", config=config)

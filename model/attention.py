@@ -63,7 +63,7 @@ def scaled_dot_product_attention(
     *,
     drop: Dropout | None = None,
     dtype="float32",
-    stored: bool = False,
+    kv_prepared: bool = False,
 ) -> Attention:
     """softmax(Q Kᵀ / √d_k) V over the keys that `mask` lets each query see.
 
@@ -72,7 +72,7 @@ def scaled_dot_product_attention(
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1. None: everything is visible.
       drop: dropout on the weights, at `drop.attention_rate`.
       dtype: the compute type of both products; the softmax is float32 always.
-      stored: keys and values have been through `within_reach` and are rounded to `dtype`, and are 0 or finite where
+      kv_prepared: keys and values have been through `clip_to_finite` and are rounded to `dtype`, and are 0 or finite where
         nobody looks, as a cache keeps them: they need not be made so again, which would copy the whole cache for every
         new token. The products are computed in their own type, the one they are kept in, which may be wider.
 
@@ -88,15 +88,15 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores_shape = (*query.shape[:3], key.shape[2])
         check_mask(mask, scores_shape)
-        query = within_reach(query, dtype, factor=True)
-        if not stored:
-            key, value = _blank_unseen(mask, scores_shape, key, value)
-            key, value = within_reach(key, dtype, factor=True), within_reach(value, dtype)
-    product = key.dtype if stored else dtype
-    query = rounded(query, dtype) if stored else query
+        query = clip_to_finite(query, dtype, factor=True)
+        if not kv_prepared:
+            key, value = _zero_masked_kv(mask, scores_shape, key, value)
+            key, value = clip_to_finite(key, dtype, factor=True), clip_to_finite(value, dtype)
+    product = key.dtype if kv_prepared else dtype
+    query = rounded(query, dtype) if kv_prepared else query
     weights = attention_weights(attention_scores(query, key, product), mask)
     kept = weights if drop is None else dropout(weights, drop.key, drop.attention_rate)
-    kept = rounded(kept, dtype) if stored else kept
+    kept = rounded(kept, dtype) if kv_prepared else kept
     output = matmul(_group_queries(kept, key.shape[1]), value, product)
     return Attention(output.reshape(*query.shape[:3], value.shape[-1]), weights)
 
@@ -107,7 +107,7 @@ def _group_queries(x: Float[Array, "B H T N"], groups: int) -> Float[Array, "B G
     return x.reshape(batch, groups, heads // groups * length, width)
 
 
-def _blank_unseen(mask: Array, scores_shape: tuple[int, ...], key: Array, value: Array) -> tuple[Array, Array]:
+def _zero_masked_kv(mask: Array, scores_shape: tuple[int, ...], key: Array, value: Array) -> tuple[Array, Array]:
     """Keys and values with 0 at the positions that no query of their group may see."""
     heads, groups = scores_shape[1], key.shape[1]
     seen = mask.any(axis=2)
@@ -117,17 +117,17 @@ def _blank_unseen(mask: Array, scores_shape: tuple[int, ...], key: Array, value:
     return jnp.where(seen, key, 0), jnp.where(seen, value, 0)
 
 
-FACTOR = 2.0**56
+MAX_QK = 2.0**56
 """Queries and keys are clipped to ± this under a mask: float32 holds the score of any two that are 65,536 wide."""
 
 
-def within_reach(x: Float[Array, "..."], dtype, factor: bool = False) -> Float[Array, "..."]:
-    """`x` clipped to what `dtype` holds; the factors of a score, queries and keys, to `FACTOR` as well.
+def clip_to_finite(x: Float[Array, "..."], dtype, factor: bool = False) -> Float[Array, "..."]:
+    """`x` clipped to what `dtype` holds; the factors of a score, queries and keys, to `MAX_QK` as well.
 
     What is finite must stay finite, rounded and multiplied, because a hidden infinity would meet a 0 and be NaN.
     """
     largest = float(jnp.finfo(dtype).max)
-    largest = min(largest, FACTOR) if factor else largest
+    largest = min(largest, MAX_QK) if factor else largest
     return x if largest >= float(jnp.finfo(x.dtype).max) else jnp.clip(x, -largest, largest)
 
 

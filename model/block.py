@@ -11,24 +11,24 @@ from collections.abc import Callable
 import jax
 from jaxtyping import Bool, Float, Int, Key
 
+from model.components import BlockComponents
 from model.config import BlockConfig
 from model.dropout import Dropout, dropout
-from model.multi_head import KeyValue, Rotate, init_multi_head_attention, multi_head_attention, project_memory
-from model.parts import Parts
+from model.multi_head import KeyValue, PositionFn, init_multi_head_attention, multi_head_attention, project_kv
 from model.shapes import Array, Params
 
 Weights = dict[str, Float[Array, "..."]]
 """Attention weights by sublayer, "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S]."""
 
 
-def init_encoder_block(key: Key[Array, ""], config: BlockConfig, parts: Parts) -> Params:
+def init_encoder_block(key: Key[Array, ""], config: BlockConfig, components: BlockComponents) -> Params:
     """Parameters of one block: each sublayer under its name, and its norm under name + "_norm"."""
-    return _init_block(key, config, parts, ("self_attention",))
+    return _init_block(key, config, components, ("self_attention",))
 
 
-def init_decoder_block(key: Key[Array, ""], config: BlockConfig, parts: Parts) -> Params:
+def init_decoder_block(key: Key[Array, ""], config: BlockConfig, components: BlockComponents) -> Params:
     """As `init_encoder_block`, with "cross_attention" as well."""
-    return _init_block(key, config, parts, ("self_attention", "cross_attention"))
+    return _init_block(key, config, components, ("self_attention", "cross_attention"))
 
 
 def encoder_block(
@@ -36,7 +36,7 @@ def encoder_block(
     x: Float[Array, "B T D"],
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     mask: Bool[Array, "..."] | None = None,
     positions: Int[Array, "#B T"] | None = None,
     drop: Dropout | None = None,
@@ -46,8 +46,8 @@ def encoder_block(
     Returns:
       The new x, and {"self_attention": weights [B, H, T, T]}.
     """
-    setting = {"config": config, "parts": parts, "drop": drop}
-    x, weights, _ = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    setting = {"config": config, "components": components, "drop": drop}
+    x, weights, _ = _attention(params, "self_attention", x, None, mask, components.rope, positions, **setting)
     return _feed_forward(params, x, **setting), {"self_attention": weights}
 
 
@@ -57,7 +57,7 @@ def decoder_block(
     memory: Float[Array, "B S D"],
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     mask: Bool[Array, "..."] | None = None,
     memory_mask: Bool[Array, "..."] | None = None,
     positions: Int[Array, "#B T"] | None = None,
@@ -68,20 +68,20 @@ def decoder_block(
     Returns:
       The new x, and the weights of "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S].
     """
-    setting = {"config": config, "parts": parts, "drop": drop}
-    x, weights, _ = _attention(params, "self_attention", x, None, mask, parts.rotate, positions, **setting)
+    setting = {"config": config, "components": components, "drop": drop}
+    x, weights, _ = _attention(params, "self_attention", x, None, mask, components.rope, positions, **setting)
     x, cross_weights, _ = _attention(params, "cross_attention", x, memory, memory_mask, **setting)
     return _feed_forward(params, x, **setting), {"self_attention": weights, "cross_attention": cross_weights}
 
 
-def extend_block(
+def block_with_cache(
     params: Params,
     x: Float[Array, "B T D"],
-    remember: Callable[[KeyValue], KeyValue],
+    update_cache: Callable[[KeyValue], KeyValue],
     memory: KeyValue | None = None,
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     mask: Bool[Array, "..."],
     memory_mask: Bool[Array, "..."] | None = None,
     positions: Int[Array, "#B T"],
@@ -94,11 +94,11 @@ def extend_block(
         than `x`: each answers as many rows of `x` that follow each other (the beams of one sentence).
 
     Returns:
-      The new x, and what `remember` gave.
+      The new x, and what `update_cache` gave.
     """
-    setting = {"config": config, "parts": parts, "drop": None}
+    setting = {"config": config, "components": components, "drop": None}
     x, _, past = _attention(
-        params, "self_attention", x, None, mask, parts.rotate, positions, remember=remember, **setting
+        params, "self_attention", x, None, mask, components.rope, positions, update_cache=update_cache, **setting
     )
     if memory is not None:
         together = x.reshape(memory.key.shape[0], -1, x.shape[-1])
@@ -112,20 +112,20 @@ def _attention(
     x: Array,
     memory: Array | KeyValue | None,
     mask: Array | None,
-    rotate: Rotate | None = None,
+    rope: PositionFn | None = None,
     positions: Array | None = None,
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     drop: Dropout | None,
-    remember: Callable[[KeyValue], KeyValue] | None = None,
+    update_cache: Callable[[KeyValue], KeyValue] | None = None,
 ) -> tuple[Array, Array, KeyValue | None]:
-    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; the weights; what `remember` gave."""
-    y = _enter(params[f"{name}_norm"], x, config, parts)
-    rotation, past = {"rotate": rotate, "positions": positions}, None
-    if remember is not None:
-        own = project_memory(params[name], y, num_kv_heads=config.kv_heads, dtype=config.dtype, **rotation)
-        memory = past = remember(own)
+    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; the weights; what `update_cache` gave."""
+    y = _pre_norm(params[f"{name}_norm"], x, config, components)
+    rotation, past = {"rope": rope, "positions": positions}, None
+    if update_cache is not None:
+        own = project_kv(params[name], y, num_kv_heads=config.kv_heads, dtype=config.dtype, **rotation)
+        memory = past = update_cache(own)
     y, weights = multi_head_attention(
         params[name],
         y,
@@ -137,42 +137,52 @@ def _attention(
         dtype=config.dtype,
         **rotation,
     )
-    return _leave(params[f"{name}_norm"], x, y, config, parts, _site(drop, name)), weights, past
+    return _residual(params[f"{name}_norm"], x, y, config, components, _site(drop, name)), weights, past
 
 
-def _feed_forward(params: Params, x: Array, *, config: BlockConfig, parts: Parts, drop: Dropout | None) -> Array:
+def _feed_forward(
+    params: Params, x: Array, *, config: BlockConfig, components: BlockComponents, drop: Dropout | None
+) -> Array:
     """Y = H + FFN(LN(H))."""
-    y = _enter(params["feed_forward_norm"], x, config, parts)
-    y = parts.feed_forward.apply(params["feed_forward"], y)
-    return _leave(params["feed_forward_norm"], x, y, config, parts, _site(drop, "feed_forward"))
+    y = _pre_norm(params["feed_forward_norm"], x, config, components)
+    y = components.feed_forward.apply(params["feed_forward"], y)
+    return _residual(params["feed_forward_norm"], x, y, config, components, _site(drop, "feed_forward"))
 
 
-def _enter(norm: Params, x: Array, config: BlockConfig, parts: Parts) -> Array:
+def _pre_norm(norm: Params, x: Array, config: BlockConfig, components: BlockComponents) -> Array:
     """What a sublayer is given. The residual keeps `x` itself: a zero sublayer leaves a pre-norm block the identity."""
-    return parts.norm.apply(norm, x) if config.norm_position == "pre" else x
+    return components.norm.apply(norm, x) if config.norm_position == "pre" else x
 
 
-def _leave(norm: Params, x: Array, y: Array, config: BlockConfig, parts: Parts, drop: Dropout | None) -> Array:
+def _residual(
+    norm: Params, x: Array, y: Array, config: BlockConfig, components: BlockComponents, drop: Dropout | None
+) -> Array:
     """The residual sum of `x` and what the sublayer made of it."""
     total = x + (y if drop is None else dropout(y, drop.key, drop.rate))
-    return total if config.norm_position == "pre" else parts.norm.apply(norm, total)
+    return total if config.norm_position == "pre" else components.norm.apply(norm, total)
 
 
-SITES = ("self_attention weights", "self_attention", "cross_attention weights", "cross_attention", "feed_forward")
+DROPOUT_SITES = (
+    "self_attention weights",
+    "self_attention",
+    "cross_attention weights",
+    "cross_attention",
+    "feed_forward",
+)
 """The places of a block that drop out, numbered by position: each has a key of its own."""
 
 
 def _site(drop: Dropout | None, name: str) -> Dropout | None:
-    return None if drop is None else drop.at(SITES.index(name))
+    return None if drop is None else drop.at(DROPOUT_SITES.index(name))
 
 
-def _init_block(key: Array, config: BlockConfig, parts: Parts, attentions: tuple[str, ...]) -> Params:
+def _init_block(key: Array, config: BlockConfig, components: BlockComponents, attentions: tuple[str, ...]) -> Params:
     keys = iter(jax.random.split(key, 2 * len(attentions) + 2))
     widths = (config.d_model, config.num_heads, config.kv_heads, config.key_width, config.value_width)
     params = {}
     for name in attentions:
         params[name] = init_multi_head_attention(next(keys), *widths, config.attention_bias)
-        params[f"{name}_norm"] = parts.norm.init(next(keys))
-    params["feed_forward"] = parts.feed_forward.init(next(keys))
-    params["feed_forward_norm"] = parts.norm.init(next(keys))
+        params[f"{name}_norm"] = components.norm.init(next(keys))
+    params["feed_forward"] = components.feed_forward.init(next(keys))
+    params["feed_forward_norm"] = components.norm.init(next(keys))
     return params

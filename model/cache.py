@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Bool, Float, Int
 
-from model.attention import within_reach
+from model.attention import clip_to_finite
 from model.config import BlockConfig
 from model.matmul import rounded
 from model.multi_head import KeyValue
@@ -47,7 +47,7 @@ class Slots(NamedTuple):
     valid: Bool[Array, "B T"]
     start: Int[Array, ""]
     """The first of their slots."""
-    room: Bool[Array, ""]
+    fits: Bool[Array, ""]
     """False: there were not as many slots left."""
 
 
@@ -61,19 +61,19 @@ def empty_cache(config: BlockConfig, num_layers: int, batch: int, size: int) -> 
     """
     if not 0 < size <= config.max_length:
         raise ValueError(f"a cache must have 1 to max_length={config.max_length} slots, got {size}")
-    dtype = kept_type(config.dtype)
+    dtype = cache_dtype(config.dtype)
     keys = jnp.zeros((batch, config.kv_heads, size, config.key_width), dtype)
     values = jnp.zeros((batch, config.kv_heads, size, config.value_width), dtype)
     nothing = (jnp.zeros((batch, size), bool), jnp.zeros(batch, jnp.int32), jnp.int32(0))
     return Cache((KeyValue(keys, values),) * num_layers, *nothing)
 
 
-def claim_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slots]:
+def allocate_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slots]:
     """The next T slots, for tokens where `valid` and for holes where not; and the cache with them taken.
 
     Raises:
       ValueError: fewer than T are left, outside of a compiled program. Inside of one the number is not known when it is
-        traced: `Slots.room` tells.
+        traced: `Slots.fits` tells.
     """
     length, size = valid.shape[1], cache.seen.shape[1]
     if length > size or (not isinstance(cache.used, jax.core.Tracer) and int(cache.used) + length > size):
@@ -86,20 +86,20 @@ def claim_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slots]:
         mask=seen[:, None, None, :] & before[None, None],
         valid=valid,
         start=cache.used,
-        room=cache.used + length <= size,
+        fits=cache.used + length <= size,
     )
     return cache._replace(seen=seen, length=cache.length + counts[:, -1], used=cache.used + length), slots
 
 
-def stored(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyValue:
+def to_cache_format(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyValue:
     """Keys and values as a cache keeps them: rounded to the compute type, once, and 0 where there is no token."""
     present = valid[:, None, :, None]
     key, value = (jnp.where(present, x, 0) for x in memory)
-    key, value = within_reach(key, dtype, factor=True), within_reach(value, dtype)
-    return KeyValue(*(rounded(x, dtype).astype(kept_type(dtype)) for x in (key, value)))
+    key, value = clip_to_finite(key, dtype, factor=True), clip_to_finite(value, dtype)
+    return KeyValue(*(rounded(x, dtype).astype(cache_dtype(dtype)) for x in (key, value)))
 
 
-def kept_type(dtype) -> jnp.dtype:
+def cache_dtype(dtype) -> jnp.dtype:
     """The type in which keys and values of the compute type `dtype` are kept: itself, but on a CPU at least float32.
 
     XLA's CPU backend makes the whole of a narrower array wide for every slot that is written into it, and again for
@@ -108,21 +108,21 @@ def kept_type(dtype) -> jnp.dtype:
     return jnp.promote_types(dtype, jnp.float32) if jax.default_backend() == "cpu" else jnp.dtype(dtype)
 
 
-def writer(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue]:
+def cache_update(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue]:
     """new -> `past` with the keys and values `new` of T tokens in their slots."""
 
     def write(new: KeyValue) -> KeyValue:
-        new = stored(new, slots.valid, dtype)
+        new = to_cache_format(new, slots.valid, dtype)
         return KeyValue(*(lax.dynamic_update_slice_in_dim(old, x, slots.start, axis=2) for old, x in zip(past, new)))
 
     return write
 
 
 BLOCK = 16
-"""Slots that `reorder` moves at once: fewer are moved for nothing, more make for fewer and larger copies."""
+"""Slots that `reorder_cache` moves at once: fewer are moved for nothing, more make for fewer and larger copies."""
 
 
-def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) -> Cache:
+def reorder_cache(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) -> Cache:
     """The cache in which row b · K + k holds what row b · K + `parents[b, k]` held, for B groups of K rows.
 
     Args:
@@ -136,7 +136,7 @@ def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) ->
     # Slots are counted in int32, whatever type JAX gives to numbers by itself (jax_enable_x64).
     parents, same = jnp.asarray(parents, jnp.int32), jnp.asarray(same, jnp.int32)
     rows = (parents + width * jnp.arange(groups)[:, None]).reshape(-1)
-    picked = cache._replace(seen=pick(cache.seen, rows), length=pick(cache.length, rows))
+    picked = cache._replace(seen=gather_rows(cache.seen, rows), length=gather_rows(cache.length, rows))
     size = cache.seen.shape[1]
     block = min(BLOCK, size)
     stays = (parents == jnp.arange(width)[None]).all(axis=1)
@@ -154,18 +154,18 @@ def reorder(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) ->
         def move_block(x: Array) -> Array:
             start = (width * group, zero, begin, zero)
             old = lax.dynamic_slice(x, start, (width, x.shape[1], block, x.shape[3]))
-            return lax.dynamic_update_slice(x, jnp.where(due, pick(old, parents[group]), old), start)
+            return lax.dynamic_update_slice(x, jnp.where(due, gather_rows(old, parents[group]), old), start)
 
         return jax.tree.map(move_block, layers)
 
     return picked._replace(layers=lax.fori_loop(zero, ends[-1], move, cache.layers))
 
 
-def pick(x: Array, rows: Int[Array, " B"]) -> Array:
+def gather_rows(x: Array, rows: Int[Array, " B"]) -> Array:
     """`x[rows]`, where it is known that there are such rows."""
     return jnp.asarray(x).at[rows].get(mode="promise_in_bounds")
 
 
-def poisoned(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:
+def nan_on_overflow(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:
     """`x`, or NaN where there is no room: a token too many makes everything after it NaN and nothing merely wrong."""
-    return jnp.where(slots.room, x, jnp.nan)
+    return jnp.where(slots.fits, x, jnp.nan)

@@ -11,7 +11,7 @@ from model.matmul import matmul
 from model.shapes import Array
 
 
-def look_up(table: Float[Array, "V D"], ids: Int[Array, "B T"]) -> Float[Array, "B T D"]:
+def embedding_lookup(table: Float[Array, "V D"], ids: Int[Array, "B T"]) -> Float[Array, "B T D"]:
     """Rows of `table`. An id outside of it, a negative one included, gives NaN and never a neighbour's row.
 
     The data are checked before training; what slips through must be loud, where JAX's own rules would clamp or wrap.
@@ -25,7 +25,7 @@ def embed(table: Float[Array, "V D"], ids: Int[Array, "B T"]) -> Float[Array, "B
 
     The factor is a float32 number whatever the compute type (bfloat16 would round √3072 to 55.5).
     """
-    return look_up(table, ids) * math.sqrt(table.shape[1])
+    return embedding_lookup(table, ids) * math.sqrt(table.shape[1])
 
 
 def unembed(table: Float[Array, "V D"], x: Float[Array, "B T D"], dtype="float32") -> Float[Array, "B T V"]:

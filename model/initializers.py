@@ -23,6 +23,6 @@ def init_linear(key: Key[Array, ""], fan_in: int, fan_out: int, bias: bool) -> P
     return params | ({"bias": jnp.zeros(fan_out, jnp.float32)} if bias else {})
 
 
-def init_table(key: Key[Array, ""], rows: int, d_model: int) -> Float[Array, "V D"]:
+def init_embedding(key: Key[Array, ""], rows: int, d_model: int) -> Float[Array, "V D"]:
     """Rows drawn from N(0, 1/d_model): of length about 1, and of unit variance once scaled by √d_model."""
     return jax.random.normal(key, (rows, d_model), jnp.float32) * d_model**-0.5

@@ -14,19 +14,19 @@ from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, encoder_block, init_encoder_block
 from model.cache import Cache
+from model.components import BlockComponents, default_components
 from model.config import LanguageModelConfig
 from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
-from model.initializers import init_linear, init_table
+from model.initializers import init_embedding, init_linear
 from model.linear import linear
 from model.masks import causal_mask, combine_masks, padding_mask, segment_mask
-from model.parts import Parts, standard_parts
 from model.shapes import Array, Params
-from model.stack import apply_layers, extend_stack, init_layers, stack_input, stack_output
+from model.stack import apply_layers, init_layers, stack_input, stack_output, stack_with_cache
 
 
 def init_language_model(
-    config: LanguageModelConfig, vocab_size: int, parts: Parts
+    config: LanguageModelConfig, vocab_size: int, components: BlockComponents
 ) -> dict[str, Callable[[Array], Params]]:
     """For each top-level parameter its initialiser, key -> nested dict.
 
@@ -35,12 +35,12 @@ def init_language_model(
     """
     width = config.d_model
     inits = {
-        "embedding": lambda key: {"table": init_table(key, vocab_size, width)},
-        "positions": parts.positions.init,
+        "embedding": lambda key: {"table": init_embedding(key, vocab_size, width)},
+        "positions": components.positions.init,
         "layers": partial(
-            init_layers, partial(init_encoder_block, config=config, parts=parts), num_layers=config.num_layers
+            init_layers, partial(init_encoder_block, config=config, components=components), num_layers=config.num_layers
         ),
-        "norm": parts.norm.init if config.norm_position == "pre" else None,
+        "norm": components.norm.init if config.norm_position == "pre" else None,
         "unembedding": partial(init_linear, fan_in=width, fan_out=vocab_size, bias=False)
         if config.embeddings == "separate"
         else None,
@@ -53,14 +53,14 @@ def language_model_features(
     tokens: Int[Array, "B T"],
     *,
     config: LanguageModelConfig,
-    parts: Parts,
+    components: BlockComponents,
     valid: Bool[Array, "B T"] | None = None,
     segments: Int[Array, "B T"] | None = None,
     positions: Int[Array, "#B T"] | None = None,
     drop: Dropout | None = None,
-    keep_weights: bool = False,
+    return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
-    """What the last norm gives at each of `tokens`, and the attention weights [L, B, H, T, T] if `keep_weights`.
+    """What the last norm gives at each of `tokens`, and the attention weights [L, B, H, T, T] if `return_attention_weights`.
 
     Args:
       valid: False at tokens that nobody may see. Padding at the end of a row needs none: it is in the future.
@@ -81,12 +81,12 @@ def language_model_features(
         tokens,
         positions,
         config=config,
-        parts=parts,
+        components=components,
         drop=None if drop is None else drop.at(0),
     )
 
     def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
-        return encoder_block(layer, x, config=config, parts=parts, mask=mask, positions=positions, drop=drop)
+        return encoder_block(layer, x, config=config, components=components, mask=mask, positions=positions, drop=drop)
 
     x, weights = apply_layers(
         block,
@@ -95,18 +95,18 @@ def language_model_features(
         drop=None if drop is None else drop.at(1),
         scan=config.scan_layers,
         remat=config.remat,
-        keep_weights=keep_weights,
+        return_attention_weights=return_attention_weights,
     )
-    return stack_output(params.get("norm"), x, parts), weights
+    return stack_output(params.get("norm"), x, components), weights
 
 
-def extend_language_model(
+def language_model_with_cache(
     params: Params,
     cache: Cache,
     tokens: Int[Array, "B T"],
     *,
     config: LanguageModelConfig,
-    parts: Parts,
+    components: BlockComponents,
     valid: Bool[Array, "B T"] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
     """What `language_model_features` gives at the next `tokens` of the sequences in `cache`, and the cache with them.
@@ -116,7 +116,7 @@ def extend_language_model(
       cache: from `empty_cache`, or from here.
       valid: False at padding, which takes slots but no positions, and which no token sees. None: there is none.
     """
-    cache, x = extend_stack(
+    cache, x = stack_with_cache(
         params["layers"],
         cache,
         params["embedding"]["table"],
@@ -124,9 +124,9 @@ def extend_language_model(
         tokens,
         jnp.ones(tokens.shape, bool) if valid is None else valid,
         config=config,
-        parts=parts,
+        components=components,
     )
-    return cache, stack_output(params.get("norm"), x, parts)
+    return cache, stack_output(params.get("norm"), x, components)
 
 
 def language_model_logits(
@@ -149,12 +149,12 @@ class LanguageModel(nn.Module):
 
     config: LanguageModelConfig
     vocab_size: int
-    parts: Parts | None = None
+    components: BlockComponents | None = None
     """None: the standard parts, which the config names."""
 
     def setup(self):
-        self._parts = self.parts or standard_parts(self.config)
-        inits = init_language_model(self.config, self.vocab_size, self._parts)
+        self._components = self.components or default_components(self.config)
+        inits = init_language_model(self.config, self.vocab_size, self._components)
         self._params = {name: self.param(name, init) for name, init in inits.items()}
 
     def __call__(self, tokens: Int[Array, "B T"], **options) -> Float[Array, "B T V"]:
@@ -177,12 +177,12 @@ class LanguageModel(nn.Module):
             self._params,
             tokens,
             config=self.config,
-            parts=self._parts,
+            components=self._components,
             valid=valid,
             segments=segments,
             positions=positions,
             drop=drop,
-            keep_weights=self.is_mutable_collection("intermediates"),
+            return_attention_weights=self.is_mutable_collection("intermediates"),
         )
         for name, value in (weights or {}).items():
             self.sow("intermediates", name, value)

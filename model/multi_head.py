@@ -18,7 +18,7 @@ from model.initializers import init_linear
 from model.linear import linear
 from model.shapes import Array, Params
 
-Rotate = Callable[[Float[Array, "B H T K"], Int[Array, "#B T"]], Float[Array, "B H T K"]]
+PositionFn = Callable[[Float[Array, "B H T K"], Int[Array, "#B T"]], Float[Array, "B H T K"]]
 """A function of head vectors and their positions, applied to queries and keys: the place for rotary positions."""
 
 
@@ -55,19 +55,19 @@ def merge_heads(x: Float[Array, "B H T K"]) -> Float[Array, "B T HK"]:
     return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * width)
 
 
-def project_memory(
+def project_kv(
     params: Params,
     memory: Float[Array, "B S D"],
     *,
     num_kv_heads: int,
-    rotate: Rotate | None = None,
+    rope: PositionFn | None = None,
     positions: Int[Array, "#B S"] | None = None,
     dtype="float32",
 ) -> KeyValue:
-    """M W^K and M W^V by heads, the keys rotated to their `positions` if there is a `rotate`."""
+    """M W^K and M W^V by heads, the keys rotated to their `positions` if there is a `rope`."""
     key = split_heads(linear(params["key"], memory, dtype), num_kv_heads)
     value = split_heads(linear(params["value"], memory, dtype), num_kv_heads)
-    return KeyValue(key if rotate is None else rotate(key, positions), value)
+    return KeyValue(key if rope is None else rope(key, positions), value)
 
 
 def multi_head_attention(
@@ -78,7 +78,7 @@ def multi_head_attention(
     *,
     num_heads: int,
     num_kv_heads: int,
-    rotate: Rotate | None = None,
+    rope: PositionFn | None = None,
     positions: Int[Array, "#B T"] | None = None,
     drop: Dropout | None = None,
     dtype="float32",
@@ -86,20 +86,18 @@ def multi_head_attention(
     """Queries from `x`, keys and values from `memory` (`x` again in self-attention), H heads, one output projection.
 
     Args:
-      memory: what is attended to; or its keys and values out of a cache, which `model.cache.stored` made ready.
+      memory: what is attended to; or its keys and values out of a cache, which `model.cache.kv_prepared` made ready.
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1.
-      rotate, positions: `rotate(heads, positions)` is applied to queries and keys of self-attention.
+      rotate, positions: `rope(heads, positions)` is applied to queries and keys of self-attention.
       drop: dropout on the weights.
 
     Returns:
       output [B, T, D] and the weights [B, H, T, S].
     """
     query = split_heads(linear(params["query"], x, dtype), num_heads)
-    query = query if rotate is None else rotate(query, positions)
-    stored = isinstance(memory, KeyValue)
-    if not stored:
-        memory = project_memory(
-            params, memory, num_kv_heads=num_kv_heads, rotate=rotate, positions=positions, dtype=dtype
-        )
-    heads, weights = scaled_dot_product_attention(query, *memory, mask, drop=drop, dtype=dtype, stored=stored)
+    query = query if rope is None else rope(query, positions)
+    kv_prepared = isinstance(memory, KeyValue)
+    if not kv_prepared:
+        memory = project_kv(params, memory, num_kv_heads=num_kv_heads, rope=rope, positions=positions, dtype=dtype)
+    heads, weights = scaled_dot_product_attention(query, *memory, mask, drop=drop, dtype=dtype, kv_prepared=kv_prepared)
     return Attention(linear(params["output"], merge_heads(heads), dtype), weights)

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Bool, Float, Int, Key
 
-from model.block import Weights, extend_block
-from model.cache import Cache, claim_slots, poisoned, writer
+from model.block import Weights, block_with_cache
+from model.cache import Cache, allocate_slots, cache_update, nan_on_overflow
+from model.components import BlockComponents
 from model.config import BlockConfig
 from model.dropout import Dropout, dropout
 from model.embedding import embed
 from model.multi_head import KeyValue
-from model.parts import Parts
 from model.shapes import Array, Params
 
 Block = Callable[[Params, Array, Dropout | None], tuple[Array, Weights]]
@@ -34,7 +34,7 @@ def stack_input(
     positions: Int[Array, "#B T"] | None,
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     drop: Dropout | None,
 ) -> tuple[Float[Array, "B T D"], Int[Array, "#B T"]]:
     """Scaled embeddings plus positions, dropped out; and the positions, 0 … T−1 unless given (packed rows, decoding).
@@ -48,13 +48,13 @@ def stack_input(
     positions = jnp.arange(length)[None] if positions is None else positions
     x = embed(table, tokens)
     x = x.astype(jnp.promote_types(x.dtype, config.dtype))  # what the products will return: wider only for float64
-    x = x + jnp.broadcast_to(parts.positions.apply(position_params or {}, positions), x.shape)
+    x = x + jnp.broadcast_to(components.positions.apply(position_params or {}, positions), x.shape)
     return x if drop is None else dropout(x, drop.key, drop.rate), positions
 
 
-def stack_output(norm: Params | None, x: Float[Array, "B T D"], parts: Parts) -> Float[Array, "B T D"]:
+def stack_output(norm: Params | None, x: Float[Array, "B T D"], components: BlockComponents) -> Float[Array, "B T D"]:
     """The last norm, which a pre-norm stack needs, its residual stream being normed nowhere else."""
-    return x if norm is None else parts.norm.apply(norm, x)
+    return x if norm is None else components.norm.apply(norm, x)
 
 
 def init_layers(init_block: Callable[[Array], Params], key: Key[Array, ""], num_layers: int) -> Params:
@@ -70,7 +70,7 @@ def apply_layers(
     drop: Dropout | None = None,
     scan: bool = False,
     remat: bool = False,
-    keep_weights: bool = False,
+    return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
     """`block` applied once for each layer in `params`.
 
@@ -83,7 +83,7 @@ def apply_layers(
     def layer(x: Array, layer_and_index: tuple[Params, Array]) -> tuple[Array, Weights | None]:
         layer_params, index = layer_and_index
         x, weights = block(layer_params, x, None if drop is None else drop.at(index))
-        return x, weights if keep_weights else None
+        return x, weights if return_attention_weights else None
 
     if remat:
         layer = jax.checkpoint(layer)
@@ -95,7 +95,7 @@ def apply_layers(
     for i, layer_params in enumerate(split_layers(params)):
         x, weights = layer(x, (layer_params, indices[i]))
         kept.append(weights)
-    return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if keep_weights else None
+    return x, jax.tree.map(lambda *each: jnp.stack(each), *kept) if return_attention_weights else None
 
 
 def split_layers(params: Params | tuple[Params, ...]) -> tuple[Params, ...]:
@@ -109,7 +109,7 @@ def split_layers(params: Params | tuple[Params, ...]) -> tuple[Params, ...]:
     return tuple(tree.unflatten([jnp.squeeze(pieces[i], axis=0) for pieces in split]) for i in range(num_layers))
 
 
-def extend_stack(
+def stack_with_cache(
     params: Params | tuple[Params, ...],
     cache: Cache,
     table: Float[Array, "V D"],
@@ -118,7 +118,7 @@ def extend_stack(
     valid: Bool[Array, "B T"],
     *,
     config: BlockConfig,
-    parts: Parts,
+    components: BlockComponents,
     memory: tuple[KeyValue, ...] | None = None,
     memory_mask: Bool[Array, "..."] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
@@ -130,12 +130,14 @@ def extend_stack(
       valid: False at padding.
       memory: for each layer the encoder's output, projected. None: there is no encoder.
     """
-    cache, slots = claim_slots(cache, valid)
-    x, _ = stack_input(table, position_params, tokens, slots.positions, config=config, parts=parts, drop=None)
-    x, layers = poisoned(x, slots), []
-    setting = {"config": config, "parts": parts, "mask": slots.mask, "memory_mask": memory_mask}
+    cache, slots = allocate_slots(cache, valid)
+    x, _ = stack_input(table, position_params, tokens, slots.positions, config=config, components=components, drop=None)
+    x, layers = nan_on_overflow(x, slots), []
+    setting = {"config": config, "components": components, "mask": slots.mask, "memory_mask": memory_mask}
     for i, (layer, past) in enumerate(zip(split_layers(params), cache.layers, strict=True)):
         known = None if memory is None else memory[i]
-        x, past = extend_block(layer, x, writer(past, slots, config.dtype), known, positions=slots.positions, **setting)
+        x, past = block_with_cache(
+            layer, x, cache_update(past, slots, config.dtype), known, positions=slots.positions, **setting
+        )
         layers.append(past)
     return cache._replace(layers=tuple(layers)), x

@@ -13,21 +13,21 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Num
 
 from model.block import Weights, decoder_block, encoder_block, init_decoder_block, init_encoder_block
-from model.cache import Cache, stored
+from model.cache import Cache, to_cache_format
+from model.components import BlockComponents, default_components
 from model.config import TransformerConfig
 from model.dropout import Dropout, make_dropout
 from model.embedding import unembed
-from model.initializers import init_linear, init_table
+from model.initializers import init_embedding, init_linear
 from model.linear import linear
 from model.masks import PAD_ID, causal_mask, padding_mask
-from model.multi_head import KeyValue, project_memory
-from model.parts import Parts, standard_parts
+from model.multi_head import KeyValue, project_kv
 from model.shapes import Array, Params
-from model.stack import apply_layers, extend_stack, init_layers, split_layers, stack_input, stack_output
+from model.stack import apply_layers, init_layers, split_layers, stack_input, stack_output, stack_with_cache
 
 
 def init_transformer(
-    config: TransformerConfig, source_vocab_size: int, target_vocab_size: int, parts: Parts
+    config: TransformerConfig, source_vocab_size: int, target_vocab_size: int, components: BlockComponents
 ) -> dict[str, Callable[[Array], Params]]:
     """For each top-level parameter its initialiser, key -> nested dict.
 
@@ -46,17 +46,17 @@ def init_transformer(
         )
 
     def table(rows: int) -> Callable[[Array], Params]:
-        return lambda key: {"table": init_table(key, rows, width)}
+        return lambda key: {"table": init_embedding(key, rows, width)}
 
-    shared, norm = config.embeddings == "shared", parts.norm.init if config.norm_position == "pre" else None
-    encoder = partial(init_encoder_block, config=config, parts=parts)
-    decoder = partial(init_decoder_block, config=config, parts=parts)
+    shared, norm = config.embeddings == "shared", components.norm.init if config.norm_position == "pre" else None
+    encoder = partial(init_encoder_block, config=config, components=components)
+    decoder = partial(init_decoder_block, config=config, components=components)
     inits = {
         "embedding": table(source_vocab_size) if shared else None,
         "source_embedding": None if shared else table(source_vocab_size),
         "target_embedding": None if shared else table(target_vocab_size),
-        "source_positions": parts.positions.init,
-        "target_positions": parts.positions.init,
+        "source_positions": components.positions.init,
+        "target_positions": components.positions.init,
         "encoder": partial(init_layers, encoder, num_layers=config.num_encoder_layers),
         "encoder_norm": norm,
         "decoder": partial(init_layers, decoder, num_layers=config.num_decoder_layers),
@@ -73,10 +73,10 @@ def encode(
     source: Int[Array, "B S"],
     *,
     config: TransformerConfig,
-    parts: Parts,
+    components: BlockComponents,
     source_valid: Bool[Array, "B S"],
     drop: Dropout | None = None,
-    keep_weights: bool = False,
+    return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B S D"], Weights | None]:
     """The source read: one vector per source token, and the weights of self-attention [L, B, H, S, S]."""
     x, positions = stack_input(
@@ -85,13 +85,13 @@ def encode(
         source,
         None,
         config=config,
-        parts=parts,
+        components=components,
         drop=None if drop is None else drop.at(0),
     )
     mask = padding_mask(source_valid)
 
     def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
-        return encoder_block(layer, x, config=config, parts=parts, mask=mask, positions=positions, drop=drop)
+        return encoder_block(layer, x, config=config, components=components, mask=mask, positions=positions, drop=drop)
 
     x, weights = apply_layers(
         block,
@@ -100,9 +100,9 @@ def encode(
         drop=None if drop is None else drop.at(1),
         scan=config.scan_layers,
         remat=config.remat,
-        keep_weights=keep_weights,
+        return_attention_weights=return_attention_weights,
     )
-    return stack_output(params.get("encoder_norm"), x, parts), weights
+    return stack_output(params.get("encoder_norm"), x, components), weights
 
 
 def decode(
@@ -111,10 +111,10 @@ def decode(
     memory: Float[Array, "B S D"],
     *,
     config: TransformerConfig,
-    parts: Parts,
+    components: BlockComponents,
     source_valid: Bool[Array, "B S"],
     drop: Dropout | None = None,
-    keep_weights: bool = False,
+    return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
     """What the last norm gives at each of `target`, and the weights of self- and cross-attention by layer."""
     x, positions = stack_input(
@@ -123,10 +123,10 @@ def decode(
         target,
         None,
         config=config,
-        parts=parts,
+        components=components,
         drop=None if drop is None else drop.at(2),
     )
-    setting = {"config": config, "parts": parts, "positions": positions}
+    setting = {"config": config, "components": components, "positions": positions}
     masks = {"mask": causal_mask(target.shape[1]), "memory_mask": padding_mask(source_valid)}
 
     def block(layer: Params, x: Array, drop: Dropout | None) -> tuple[Array, Weights]:
@@ -139,31 +139,31 @@ def decode(
         drop=None if drop is None else drop.at(3),
         scan=config.scan_layers,
         remat=config.remat,
-        keep_weights=keep_weights,
+        return_attention_weights=return_attention_weights,
     )
-    return stack_output(params.get("decoder_norm"), x, parts), weights
+    return stack_output(params.get("decoder_norm"), x, components), weights
 
 
-def project_encoded(
+def precompute_cross_kv(
     params: Params, memory: Float[Array, "B S D"], *, config: TransformerConfig, source_valid: Bool[Array, "B S"]
 ) -> tuple[KeyValue, ...]:
     """The keys and values of each decoder layer's second attention: the same for every target token, so made once."""
 
     def project(layer: Params) -> KeyValue:
-        projected = project_memory(layer["cross_attention"], memory, num_kv_heads=config.kv_heads, dtype=config.dtype)
-        return stored(projected, source_valid, config.dtype)
+        projected = project_kv(layer["cross_attention"], memory, num_kv_heads=config.kv_heads, dtype=config.dtype)
+        return to_cache_format(projected, source_valid, config.dtype)
 
     return tuple(map(project, split_layers(params["decoder"])))
 
 
-def extend_transformer(
+def transformer_with_cache(
     params: Params,
     cache: Cache,
     target: Int[Array, "B T"],
     memory: tuple[KeyValue, ...],
     *,
     config: TransformerConfig,
-    parts: Parts,
+    components: BlockComponents,
     source_valid: Bool[Array, "..."],
     valid: Bool[Array, "B T"] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
@@ -172,11 +172,11 @@ def extend_transformer(
     Args:
       params: "decoder" may have been through `split_layers`.
       cache: from `empty_cache`, or from here.
-      memory: from `project_encoded`. It and `source_valid` may have fewer rows than `target`: each is the source of as
+      memory: from `precompute_cross_kv`. It and `source_valid` may have fewer rows than `target`: each is the source of as
         many targets that follow each other.
       valid: False at padding, which takes slots but no positions, and which no token sees. None: there is none.
     """
-    cache, x = extend_stack(
+    cache, x = stack_with_cache(
         params["decoder"],
         cache,
         params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"],
@@ -184,11 +184,11 @@ def extend_transformer(
         target,
         jnp.ones(target.shape, bool) if valid is None else valid,
         config=config,
-        parts=parts,
+        components=components,
         memory=memory,
         memory_mask=padding_mask(source_valid),
     )
-    return cache, stack_output(params.get("decoder_norm"), x, parts)
+    return cache, stack_output(params.get("decoder_norm"), x, components)
 
 
 def transformer_logits(
@@ -215,12 +215,12 @@ class Transformer(nn.Module):
     config: TransformerConfig
     source_vocab_size: int
     target_vocab_size: int
-    parts: Parts | None = None
+    components: BlockComponents | None = None
     """None: the standard parts, which the config names."""
 
     def setup(self):
-        self._parts = self.parts or standard_parts(self.config)
-        inits = init_transformer(self.config, self.source_vocab_size, self.target_vocab_size, self._parts)
+        self._components = self.components or default_components(self.config)
+        inits = init_transformer(self.config, self.source_vocab_size, self.target_vocab_size, self._components)
         self._params = {name: self.param(name, init) for name, init in inits.items()}
 
     def __call__(self, source: Int[Array, "B S"], target: Int[Array, "B T"], **options) -> Float[Array, "B T V"]:
@@ -275,7 +275,7 @@ class Transformer(nn.Module):
 
     def _setting(self, drop: Dropout | None) -> dict:
         asked = self.is_mutable_collection("intermediates")
-        return {"config": self.config, "parts": self._parts, "drop": drop, "keep_weights": asked}
+        return {"config": self.config, "components": self._components, "drop": drop, "return_attention_weights": asked}
 
     def _sown(self, side: str, result: tuple[Array, Weights | None]) -> Array:
         x, weights = result

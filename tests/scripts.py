@@ -49,13 +49,13 @@ def in_this_process(monkeypatch, main, *words: object, stdin: bytes = b"", termi
 
 def with_nan_parameters(monkeypatch) -> None:
     """Every checkpoint that a script of this process chooses holds NaN."""
-    from experiments.saved_run import SavedRun
+    from workdir.restore import Run
 
-    choose = SavedRun.choose
+    choose = Run.choose
 
     def chosen(run, checkpoint):
         found = choose(run, checkpoint)
         params = jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
         return dataclasses.replace(found, params=params)
 
-    monkeypatch.setattr(SavedRun, "choose", chosen)
+    monkeypatch.setattr(Run, "choose", chosen)

@@ -41,7 +41,7 @@ def spelling(workdir: Path, source: str, **train_options) -> Experiment:
 def train_spelling(folder: Path) -> Path:
     """A run that has kept its best checkpoint and a moving average."""
     run = folder / "run"
-    train(spelling(run, spelling_corpus(folder), ema=0.9, best_metric="exact_match", keep_checkpoints=2))
+    train(spelling(run, spelling_corpus(folder), ema=0.9, best_metric="exact_match", max_to_keep=2))
     return run
 
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from analysis.corpus_bleu import bleu
 from evaluate import main
-from experiments.evaluation_files import save_evaluation
+from evaluation.corpus_bleu import bleu
 from tests.scripts import in_a_process, in_this_process, with_nan_parameters
-from training.run_directory import RunDirectory
+from workdir.evaluation_files import save_evaluation
+from workdir.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(evaluate, tmp_p
         (["--spilt", "test"], "perhaps you meant --split"),
         (
             ["--scoring", "foo"],
-            "--scoring must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
+            "--task must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
         ),
         (["--checkpoint", "average:9"], "average:9 wants the newest 9"),
         (["--beam", "3", "--nbest", "2"], "--nbest is for generate.py"),

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from data.tokenizer import BOS, REPLACEMENT, UNK
-from experiments.decoding_options import DecodingOptions
-from experiments.saved_run import open_saved_run
-from experiments.translator import Translator
+from data.tokenizers.base import BOS, REPLACEMENT, UNK
 from generate import main
+from inference.generation_config import DecodingOptions
+from inference.translator import Translator
 from tests.scripts import ROOT, in_a_process, in_this_process, with_nan_parameters
+from workdir.restore import open_run_for_use
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def refused(done, code: int = 2) -> str:
 
 def test_special_tokens_are_not_written(spelling_run):
     """Of a model that would rather write BOS or the unknown token wherever it writes an A."""
-    run = open_saved_run(spelling_run)
-    params = jax.device_get(run.choose("last").params)
+    run = open_run_for_use(spelling_run)
+    params = jax.device_get(run.select_params("last").params)
     kernel = np.array(params["unembedding"]["kernel"])
     a = run.tokenizers["target"].encode("A")[0]
     for special, written in ((BOS, "A B"), (UNK, REPLACEMENT)):
@@ -87,7 +87,7 @@ def test_odd_characters_neither_make_nor_lose_a_line(generate, spelling_run):
 
 def test_line_breaks_in_an_output_are_spaces(generate, monkeypatch, spelling_run):
     """Whatever a model writes, a line stays a line; and it is said."""
-    from data.tokenizer import CharacterTokenizer
+    from data.tokenizers.base import CharacterTokenizer
 
     monkeypatch.setattr(CharacterTokenizer, "decode", lambda self, ids: "x\ry\r\nz\n")
     done = generate(spelling_run, stdin=b"ab\n\nabc\n")
@@ -103,8 +103,8 @@ def test_an_unfinished_run_by_a_relative_path(generate, tmp_path, monkeypatch, s
 
 def test_a_source_without_tokens_has_an_empty_output(spelling_run):
     """Where lines are decoded in code, too; the blank one is not asked."""
-    run = open_saved_run(spelling_run)
-    translator = Translator(run.loaded(run.choose("last").params))
+    run = open_run_for_use(spelling_run)
+    translator = Translator(run.loaded(run.select_params("last").params))
     assert translator.lines(["", "ab", ""]) == ["", "A B", ""]
     (nothing,), (some,), _ = translator.hypotheses(translator.encode(["", "ab", ""]))
     assert nothing[:3] == ("", 0.0, True) and some.text == "A B"
@@ -185,7 +185,7 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
     assert done.code == 0 and sorted(path.name for path in folder.iterdir()) == ["line-1.png", "line-3.png"]
     assert (folder / "line-1.png").read_bytes().startswith(b"\x89PNG")
     assert "is there already" in refused(generate(spelling_run, "--attention", folder, stdin=b"ab\n"))
-    run = open_saved_run(spelling_run)
+    run = open_run_for_use(spelling_run)
     titles = []
     monkeypatch.setattr("analysis.attention.attention_map", lambda *args: titles.append(args[-1]))
     generate(spelling_run, "--attention", tmp_path / "others", stdin=b"abc\n" + b"abc" * 3000)
@@ -193,7 +193,7 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
         "abc",
         "abc" * 19 + "ab…",
     ]
-    weights, source, target = Translator(run.loaded(run.choose("last").params)).attention("ab")
+    weights, source, target = Translator(run.loaded(run.select_params("last").params)).attention("ab")
     assert source == ["a", "b", "end"] and target == ["A", " ", "B", "end"]
     assert weights.shape == (1, 2, 4, 3)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
@@ -201,11 +201,11 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
 
 def test_checkpoints(generate, spelling_run):
     """Each is named on stderr; there are two of the newest and, if it is none of them, the best."""
-    run = open_saved_run(spelling_run)
-    last, before = run.choose("last").params, run.choose("120").params
+    run = open_run_for_use(spelling_run)
+    last, before = run.select_params("last").params, run.select_params("120").params
     mean = jax.tree.map(lambda a, b: ((a.astype("float64") + b) / 2).astype("float32"), *jax.device_get((last, before)))
-    jax.tree.map(np.testing.assert_array_equal, mean, run.choose("average:2").params)
-    ema = run.choose("ema").params
+    jax.tree.map(np.testing.assert_array_equal, mean, run.select_params("average:2").params)
+    ema = run.select_params("ema").params
     assert any((a != b).any() for a, b in zip(jax.tree.leaves(ema), jax.tree.leaves(last)))
 
     rows = [line for line in (spelling_run / "metrics.jsonl").read_text().splitlines() if '"validation"' in line]

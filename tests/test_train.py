@@ -17,10 +17,10 @@ import pytest
 
 from experiments import reverse
 from experiments.experiment import standard_step
-from experiments.saved_run import open_saved_run
 from train import main, train
 from training.finite import NonFiniteError
 from training.metrics import read_metrics
+from workdir.restore import open_run_for_use
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -109,7 +109,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert f"steps {steps_before + 1} to 200" in out
     assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
     assert_same_bits(train(small(tmp_path / "stopped", steps=200, ema=0.9)).params, whole.params)
-    averages = [open_saved_run(tmp_path / name).choose("ema").params for name in ("stopped", "whole")]
+    averages = [open_run_for_use(tmp_path / name).select_params("ema").params for name in ("stopped", "whole")]
     assert_same_bits(*averages)
     assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (averages[0], whole.params))))
 
@@ -195,7 +195,7 @@ def test_a_run_that_never_began_binds_nobody(tmp_path, monkeypatch):
         seen.append([path.name for path in (tmp_path / "run").iterdir()])
         return standard_step(*parts)
 
-    monkeypatch.setattr("training.log.StepLog.add", no_memory)  # a batch too large shows in the first step
+    monkeypatch.setattr("training.log.MetricLogger.add", no_memory)  # a batch too large shows in the first step
     with pytest.raises(MemoryError):
         train(dataclasses.replace(experiment, step=looks))
     assert seen == [[]]  # so a process that is killed during set-up leaves nothing either
@@ -222,7 +222,7 @@ def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(tmp_path, capsys
     (path / "result.json").unlink()
     shutil.rmtree(path / "checkpoints" / "6" / "state")
     capsys.readouterr()
-    chosen = open_saved_run(path).choose("last")
+    chosen = open_run_for_use(path).select_params("last")
     assert chosen.words == "step 4, the last"
     assert f"{path}/checkpoints/6 is passed over: it has no state" in capsys.readouterr().err
     result = train(small(path, steps=6, save_every=2))
@@ -255,7 +255,7 @@ def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("train.train", interrupted)
-    monkeypatch.setattr("training.host_memory.use_huge_pages", lambda: None)  # starts the program anew
+    monkeypatch.setattr("training.huge_pages.use_huge_pages", lambda: None)  # starts the program anew
     monkeypatch.setattr("sys.argv", ["train.py", "reverse"])
     with pytest.raises(SystemExit) as end:
         main()
@@ -284,15 +284,15 @@ def test_nan_stops_the_run_with_a_finite_checkpoint(tmp_path):
     assert code == 1, err
     last_line = err.strip().splitlines()[-1]
     assert last_line.startswith("python train.py: the ") and "at step" in last_line
-    from experiments.result import new_state
-    from training.checkpoint import Checkpoints
+    from training.checkpoint import CheckpointManager
+    from workdir.result import new_state
 
     experiment = small(tmp_path / "unused")
     optimizer = dataclasses.replace(experiment.config.optimizer, clip_norm=0.0)
     experiment = dataclasses.replace(experiment, config=dataclasses.replace(experiment.config, optimizer=optimizer))
     model = experiment.model(experiment.config, {"source": 14, "target": 14})
     state = jax.eval_shape(lambda: new_state(experiment, model, {"source": (8, 13), "target": (8, 13)}))
-    with Checkpoints(tmp_path / "run" / "checkpoints", 3) as checkpoints:
+    with CheckpointManager(tmp_path / "run" / "checkpoints", 3) as checkpoints:
         restored, _ = checkpoints.restore(state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((restored.params, restored.opt_state)))
 
@@ -313,7 +313,7 @@ def test_a_step_that_spoils_the_parameters_is_never_saved(tmp_path):
 
     with pytest.raises(NonFiniteError, match=r"^step 3 has left NaN or infinity in the parameters$"):
         train(dataclasses.replace(base, step=step))
-    saved = open_saved_run(tmp_path / "run").choose("last")
+    saved = open_run_for_use(tmp_path / "run").select_params("last")
     assert saved.name == "step2" and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(saved.params))
     assert not (tmp_path / "run" / "result.json").exists()
 
@@ -333,7 +333,7 @@ def test_validation_that_is_not_finite_ends_the_run(tmp_path, monkeypatch, capsy
         return nan_on_validation
 
     monkeypatch.setattr("experiments.command_line.parse", lambda *_: dataclasses.replace(base, loss=loss))
-    monkeypatch.setattr("training.host_memory.use_huge_pages", lambda: None)  # starts the program anew
+    monkeypatch.setattr("training.huge_pages.use_huge_pages", lambda: None)  # starts the program anew
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 1

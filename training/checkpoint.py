@@ -23,7 +23,7 @@ class DamagedCheckpointError(OSError):
     """A checkpoint cannot be read."""
 
 
-class Checkpoints:
+class CheckpointManager:
     """The newest `keep` checkpoints of a run and, of those saved with metrics, the best one; one directory per step.
 
     Used as a context manager, since leaving it waits for the last save: a process that ends
@@ -64,7 +64,7 @@ class Checkpoints:
         self.best_metric, self._direction = best_metric, direction
         if best_metric is not None and direction is not None:
             best = policies.BestN(
-                get_metric_fn=lambda metrics: goodness(metrics.get(best_metric), direction),
+                get_metric_fn=lambda metrics: metric_key(metrics.get(best_metric), direction),
                 n=1,
                 keep_checkpoints_without_metrics=False,
             )
@@ -76,7 +76,7 @@ class Checkpoints:
         self._entered = False
         self._failed = False
 
-    def __enter__(self) -> "Checkpoints":
+    def __enter__(self) -> "CheckpointManager":
         self._entered = True
         return self
 
@@ -109,7 +109,7 @@ class Checkpoints:
         found = []
         for step in self.steps():
             value = saved_metrics(self._directory / str(step)).get(self.best_metric)
-            if (good := goodness(value, self._direction)) > -math.inf:
+            if (good := metric_key(value, self._direction)) > -math.inf:
                 found.append((good, step, value))
         return max(found)[1:] if found else None
 
@@ -261,7 +261,7 @@ class Checkpoints:
                 )
 
 
-def goodness(value: float | None, direction: Direction) -> float:
+def metric_key(value: float | None, direction: Direction) -> float:
     """A metric's value, its sign such that more is better; −∞ where it is missing or not a finite number."""
     if value is None or not math.isfinite(value):
         return -math.inf

@@ -59,9 +59,9 @@ class TrainConfig:
     """Updates of the parameters in the whole run."""
     label_smoothing: float = 0.0
     """ε of the smoothed target (1 − ε)·one-hot + ε/V. 0: the plain cross-entropy."""
-    accumulation: int = 1
+    grad_accumulation_steps: int = 1
     """Pieces in which a batch is taken, one after another, to save memory; the gradient is that of the whole batch."""
-    loss_chunk: int = 0
+    logits_chunk: int = 0
     """Tokens whose logits are held at a time, for large vocabularies. 0: all of them."""
     seed: int = 0
     """Of everything random: initial parameters, data order, dropout."""
@@ -71,7 +71,7 @@ class TrainConfig:
     """Steps between two evaluations on the validation split; one more follows the last step."""
     save_every: int = 500
     """Steps between two checkpoints; one more follows the last step."""
-    keep_checkpoints: int = 3
+    max_to_keep: int = 3
     """Newest checkpoints that are kept."""
     best_metric: str = "loss"
     """Validation metric by which the best checkpoint is kept besides, of those of steps that were evaluated; the
@@ -80,12 +80,12 @@ class TrainConfig:
     """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
 
     def __post_init__(self):
-        counts = ("accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
+        counts = ("grad_accumulation_steps", "log_every", "evaluate_every", "save_every", "max_to_keep")
         # The step is counted in 32 bits, and a JAX key keeps 32 bits of a seed.
         _check_integers(self, ("steps",), "a whole number from 1 to 2**31 - 1", lambda x: 1 <= x < 2**31)
         _check_integers(self, ("seed",), "a whole number from 0 to 2**32 - 1", lambda x: 0 <= x < 2**32)
         _check_integers(self, counts, "a positive whole number", lambda x: x >= 1)
-        _check_integers(self, ("loss_chunk",), "a whole number, 0 or more", lambda x: x >= 0)
+        _check_integers(self, ("logits_chunk",), "a whole number, 0 or more", lambda x: x >= 0)
         _check_numbers(self, ("label_smoothing", "ema"), "a number in [0, 1)", lambda x: 0 <= x < 1)
         if not isinstance(self.best_metric, str) or not self.best_metric:
             raise ValueError(f"best_metric must name a validation metric, got {self.best_metric!r}")

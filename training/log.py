@@ -10,26 +10,26 @@ import jax
 
 from training.finite import check_finite, check_flags
 from training.loss import Metrics
-from training.metrics import MetricWriter, Totals
+from training.metrics import MetricAccumulator, MetricWriter
 from training.progress import Progress
 
 
-class StepLog:
+class MetricLogger:
     """Collects the metrics of single steps and writes one row of the training curve for every `every` of them.
 
     A row has the means over its window, and the learning rate of its last step, whose number it bears.
 
     The metrics are device arrays of computations that may still run. A window is fetched when the step after it has
-    been dispatched, so the device is never idle for it. `settle` fetches what is left, before an evaluation or a save;
+    been dispatched, so the device is never idle for it. `flush` fetches what is left, before an evaluation or a save;
     what it got of a window that is still open is saved with the state, so a run that goes on writes the same rows.
 
     Args:
-      window: `open_window` of the run that goes on.
+      window: `pending` of the run that goes on.
     """
 
     def __init__(self, writer: MetricWriter, progress: Progress, every: int, window: Mapping[str, Any] | None = None):
         self._writer, self._progress, self._every = writer, progress, every
-        self._totals = Totals(**(window or {}))
+        self._totals = MetricAccumulator(**(window or {}))
         self._waiting: list[tuple[int, Metrics]] = []
 
     def add(self, step: int, metrics: Metrics) -> None:
@@ -40,10 +40,10 @@ class StepLog:
             finite (see `training.finite`); names the step.
         """
         if self._waiting and self._waiting[-1][0] % self._every == 0:
-            self.settle()
+            self.flush()
         self._waiting.append((step, metrics))
 
-    def settle(self, last: bool = False) -> None:
+    def flush(self, last: bool = False) -> None:
         """Wait for all steps so far; write the windows that they close, and the open one if these were the last steps.
 
         Raises as `add` does.
@@ -57,12 +57,12 @@ class StepLog:
                 self._write(step, metrics)
 
     @property
-    def open_window(self) -> dict[str, Any]:
+    def pending(self) -> dict[str, Any]:
         """Sums and counts of the settled steps that no row has yet, as JSON can hold them."""
         return dataclasses.asdict(self._totals)
 
     def _write(self, step: int, metrics: Metrics) -> None:
-        totals, self._totals = self._totals, Totals()
+        totals, self._totals = self._totals, MetricAccumulator()
         means, tokens = totals.means(), totals.counts["loss"]
         if "learning_rate" in metrics:
             rate, count = metrics["learning_rate"]

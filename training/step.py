@@ -46,7 +46,9 @@ def init_state(
     )
 
 
-def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumulation: int = 1) -> TrainStep:
+def make_train_step(
+    loss: Loss, optimizer: Optimizer, schedule: Schedule, grad_accumulation_steps: int = 1
+) -> TrainStep:
     """`train_step(state, batch) -> (state, metrics)`: gradient of the summed loss, divided once by the count, applied.
 
     Being pure it can be jitted, `vmap`ped over states with different hyperparameters, or spread over devices: sums and
@@ -73,7 +75,7 @@ def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumu
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         params, hyper = state.params, state.hyperparameters
         key = jax.random.fold_in(state.key, state.step)
-        if accumulation == 1:
+        if grad_accumulation_steps == 1:
             grads, metrics = gradient(params, batch, key, hyper)
         else:
 
@@ -82,12 +84,12 @@ def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumu
                 terms = gradient(params, microbatch, jax.random.fold_in(key, index), hyper)
                 return jax.tree.map(jnp.add, sums, terms), None
 
-            microbatches = jax.tree.map(lambda x: _cut(x, accumulation), batch)
+            microbatches = jax.tree.map(lambda x: _cut(x, grad_accumulation_steps), batch)
             first = jax.tree.map(lambda x: x[0], microbatches)
             zeros = jax.tree.map(
                 lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, params, first, key, hyper)
             )
-            (grads, metrics), _ = jax.lax.scan(add, zeros, (jnp.arange(accumulation), microbatches))
+            (grads, metrics), _ = jax.lax.scan(add, zeros, (jnp.arange(grad_accumulation_steps), microbatches))
         count = metrics["loss"][1]
         grads = jax.tree.map(lambda g: g / jnp.maximum(count, 1).astype(g.dtype), grads)
         learning_rate = schedule(state.step + 1, hyper)
@@ -106,5 +108,5 @@ def make_train_step(loss: Loss, optimizer: Optimizer, schedule: Schedule, accumu
 
 def _cut(x: Any, pieces: int) -> Array:
     if x.shape[0] % pieces:
-        raise ValueError(f"accumulation={pieces} must divide the batch of {x.shape[0]} rows")
+        raise ValueError(f"grad_accumulation_steps={pieces} must divide the batch of {x.shape[0]} rows")
     return x.reshape(pieces, x.shape[0] // pieces, *x.shape[1:])

@@ -10,7 +10,7 @@ from types import FrameType
 SIGNALS = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 
 
-class StopRequest:
+class PreemptionGuard:
     """Within this context SIGTERM, SIGINT (Ctrl-C) and SIGHUP (a closed terminal) are noted instead of ending the
     process at once.
 
@@ -29,7 +29,7 @@ class StopRequest:
         """128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C, 129 for SIGHUP."""
         return 128 + self.signal if self.signal else 0
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> PreemptionGuard:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) != signal.SIG_IGN:

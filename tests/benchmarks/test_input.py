@@ -9,7 +9,7 @@ from benchmarks.input import EPOCHS, main
 
 @pytest.mark.slow
 def test_it_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("data.batches.prepare", lambda source, directory: few(tmp_path))
+    monkeypatch.setattr("data.loading.prepare", lambda source, directory: few(tmp_path))
     measured = main(["reverse", "--tokens_per_batch", "256", "--seconds", "0", "--layers", "1"])
     assert measured["input"] > 0 and measured["model"] > 0
     out = capsys.readouterr().out.splitlines()

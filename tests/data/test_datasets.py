@@ -16,7 +16,7 @@ from data.datasets.dates import STRANGE, Dates, DatesConfig, split_days, train_s
 from data.datasets.reverse import Reverse, ReverseConfig
 from data.datasets.stdlib import Stdlib, StdlibConfig, read_sources, read_topics, split_of
 from data.prepare import prepare, prepare_builder
-from data.records import Examples, read_columns
+from data.sources.records import Examples, read_columns
 
 SPLITS = ("train", "validation", "test")
 LANGUAGES = (
@@ -246,7 +246,7 @@ def test_no_tensorflow(tmp_path):
 import sys
 import data.config
 assert not {"tensorflow_datasets", "grain", "jax"} & set(sys.modules)
-from data.batches import load
+from data.loading import load
 data = load(data.config.DataConfig("reverse", 4, directory=sys.argv[1]))
 next(data.train_batches(0)), next(data.eval_batches("test")), data.examples("test")[0]
 assert not [name for name in sys.modules if name.split(".")[0] == "tensorflow"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import train
-from data.builders import make_builder
 from data.datasets.reverse import Reverse
 from data.home import data_directory, expand_home
 from data.prepare import prepare
-from data.sources import parse_source
-from data.subword_tokenizer import SubwordTokenizer
-from data.tfds_sets import open_tfds
+from data.sources.builders import make_builder
+from data.sources.grammar import parse_source
+from data.sources.tfds_datasets import open_tfds
+from data.tokenizers.bpe import SubwordTokenizer
 from tests.scripts import in_this_process
 
 

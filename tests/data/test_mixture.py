@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.batches import load_from, load_mixture
 from data.config import DataConfig
-from data.mixture import MixturePlan, parse_mixture, resolve_mixture, turn
+from data.loading import load_from, load_mixture
+from data.mixture import MixturePlan, dataset_at, parse_mixture, resolve_mixture
 from data.plan import TrainPlan
 from tests.data.in_memory import builder_of
 
@@ -63,7 +63,7 @@ def test_what_is_no_mixture(text, message):
 def test_turns_count_up_and_shares_are_exact_up_to_rounding(weights, batches):
     counts = [0] * len(weights)
     for index in range(batches):
-        source, before = turn(index, weights)
+        source, before = dataset_at(index, weights)
         assert before == counts[source]
         counts[source] += 1
     for count, weight in zip(counts, weights, strict=True):
@@ -73,10 +73,13 @@ def test_turns_count_up_and_shares_are_exact_up_to_rounding(weights, batches):
 def test_two_sources_are_never_more_than_half_a_batch_off():
     weights, first = (Fraction(7, 10), Fraction(3, 10)), 0
     for index in range(1000):
-        first += turn(index, weights)[0] == 0
+        first += dataset_at(index, weights)[0] == 0
         assert abs(first - (index + 1) * weights[0]) <= Fraction(1, 2)
     far = 10**15 + 3  # no rounding error, however long the run
-    assert turn(far, weights) == turn(far, weights) and abs(turn(far, weights)[1] - far * Fraction(7, 10)) < far / 2
+    assert (
+        dataset_at(far, weights) == dataset_at(far, weights)
+        and abs(dataset_at(far, weights)[1] - far * Fraction(7, 10)) < far / 2
+    )
 
 
 @given(WEIGHTS, st.integers(0, 200), st.integers(0, 3))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batches import load_from
 from data.config import DataConfig
+from data.loading import load_from
 from data.packing import join, pack
-from data.tokenizer import EOS, PAD
+from data.tokenizers.base import EOS, PAD
 from model.config import LanguageModelConfig
 from model.language_model import LanguageModel
 from tests.data.in_memory import builder_of
-from training.evaluation import evaluate, make_eval_step
+from training.eval_step import evaluate, make_eval_step
 from training.loss import token_loss
 
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=40).map(np.array)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batches import load_from
 from data.config import DataConfig
+from data.loading import load_from
 from data.sequences import encode
-from data.tokenizer import EOS, PAD
+from data.tokenizers.base import EOS, PAD
 from tests.data.in_memory import builder_of
-from training.evaluation import evaluate
+from training.eval_step import evaluate
 
 CONFIG = DataConfig(source="in memory", tokens_per_batch=64, row_multiple=2, buckets=4)
 

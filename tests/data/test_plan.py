@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.plan import EvalPlan, TrainPlan, own_rows
+from data.plan import EvalPlan, TrainPlan, process_shard
 
 rows_of_buckets = st.lists(st.integers(1, 8), min_size=1, max_size=6)
 
@@ -165,16 +165,16 @@ def test_evaluation_sees_every_example_once_in_file_order_within_a_bucket(layout
 @given(st.integers(1, 6), st.integers(1, 6))
 def test_processes_share_a_batch(processes, each):
     rows = np.random.default_rng(0).permutation(processes * each)
-    parts = [own_rows(rows, process, processes) for process in range(processes)]
+    parts = [process_shard(rows, process, processes) for process in range(processes)]
     assert {len(part) for part in parts} == {each}
     assert np.array_equal(np.concatenate(parts), rows)
 
 
 def test_processes_that_do_not_divide_a_batch():
     with pytest.raises(ValueError, match="a batch of 7 rows cannot be divided evenly among 2 processes"):
-        own_rows(np.arange(7), 0, 2)
+        process_shard(np.arange(7), 0, 2)
     with pytest.raises(ValueError, match="process must be between 0 and 1, not 2"):
-        own_rows(np.arange(8), 2, 2)
+        process_shard(np.arange(8), 2, 2)
 
 
 @pytest.mark.parametrize(

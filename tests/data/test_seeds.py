@@ -9,7 +9,7 @@ from data.datasets.dates import DatesConfig
 from data.datasets.reverse import ReverseConfig
 from data.inspect import Inspection
 from data.plan import TrainPlan
-from experiments.decoding_options import DecodingOptions
+from inference.generation_config import DecodingOptions
 from training.config import TrainConfig
 
 TAKERS = {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from decoding import greedy, start_transformer
+from decoding import greedy, prefill_transformer
 from tests.training.samples import BOS, EOS, PAD
 
 STATES = 1009
@@ -65,5 +65,5 @@ def tree_table(children):
 
 def greedy_transformer(model, params, source, *, max_tokens, vocab_size=None):
     prompt = jnp.full((source.shape[0], 1), BOS, source.dtype)
-    start = start_transformer(model, params, source, prompt, max_tokens=max_tokens)
+    start = prefill_transformer(model, params, source, prompt, max_tokens=max_tokens)
     return greedy(*start, max_tokens=max_tokens, end_id=EOS, pad_id=PAD, vocab_size=vocab_size)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from decoding import beam_search, greedy, log_likelihood, start_language_model, start_transformer
+from decoding import beam_search, greedy, log_likelihood, prefill_language_model, prefill_transformer
 from tests.decoding.samples import STATES, log_softmax, next_state, random_table, table_step, tree_table
 from tests.model.samples import assert_near, assert_same_bits, compiled, put, token_ids
 from tests.training.samples import BOS, EOS, PAD, VOCAB, small_language_model, small_parameters, small_transformer
@@ -57,12 +57,12 @@ def score(total, length, alpha):
 def check_outputs(found, max_tokens):
     """One end, and then only padding; finished ones first; both sorted; no two alike."""
     for row in range(len(found.tokens)):
-        texts = [written(tokens) for tokens in found.tokens[row][found.exists[row]]]
+        texts = [written(tokens) for tokens in found.tokens[row][found.valid[row]]]
         assert len(set(texts)) == len(texts)
         for tokens, text, length, finished in zip(found.tokens[row], texts, found.lengths[row], found.finished[row]):
             assert finished == (EOS in text) and (finished or len(text) == max_tokens)
             assert len(text) == length and (tokens[length:] == PAD).all()
-        keys = [(not f, -s) for f, s in zip(found.finished[row], found.scores[row][found.exists[row]])]
+        keys = [(not f, -s) for f, s in zip(found.finished[row], found.scores[row][found.valid[row]])]
         assert keys == sorted(keys)
 
 
@@ -89,7 +89,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(three_tokens, alpha):
         cut = list(itertools.product((A, B), repeat=4))
         scored = {text: score(log_probability(three_tokens, state, text), len(text), alpha) for text in ended + cut}
         wanted = sorted(ended, key=scored.get, reverse=True) + sorted(cut, key=scored.get, reverse=True)
-        assert len(wanted) == 31 and found.exists[row].sum() == 31
+        assert len(wanted) == 31 and found.valid[row].sum() == 31
         assert [written(tokens) for tokens in found.tokens[row, :31]] == wanted
         assert np.allclose(found.scores[row, :31], [scored[text] for text in wanted], rtol=1e-5, atol=1e-5)
         assert (found.scores[row, 31:] == -np.inf).all() and (found.tokens[row, 31:] == PAD).all()
@@ -163,7 +163,7 @@ def test_the_n_best_are_different_and_sorted():
     options = {"beam_size": 5, "max_tokens": 8}
     five, two = (search(table, [3, 11], num_results=n, **options) for n in (5, 2))
     check_outputs(five, 8)
-    assert five.exists.all() and five.finished.all() and np.isfinite(five.scores).all()
+    assert five.valid.all() and five.finished.all() and np.isfinite(five.scores).all()
     assert (np.diff(five.scores, axis=1) < 0).all()
     assert_same_bits(two, five._replace(**{name: getattr(five, name)[:, :2] for name in two._fields[:-1]}))
 
@@ -172,9 +172,9 @@ def test_a_beam_wider_than_the_vocabulary(three_tokens):
     """Eight beams and three tokens (D15); and of a single token there are three sequences."""
     found = search(three_tokens, [9], beam_size=8, num_results=8, max_tokens=5)
     check_outputs(found, 5)
-    assert found.exists.all()
+    assert found.valid.all()
     found = search(three_tokens, [9], beam_size=8, num_results=8, max_tokens=1)
-    assert found.exists[0].tolist() == [True] * 3 + [False] * 5
+    assert found.valid[0].tolist() == [True] * 3 + [False] * 5
     assert found.finished[0].tolist() == [True] + [False] * 7
     assert (found.tokens[0, 3:] == PAD).all() and (found.lengths[0, 3:] == 0).all()
 
@@ -184,7 +184,7 @@ def test_what_has_no_end_is_flagged_and_no_filler_is_returned():
     start = {(): {A: 0.4, B: 0.6}, (A,): {EOS: 1.0}, (B,): {B: 0.9, A: 0.1}, (B, B): {B: 1.0}, (B, A): {B: 1.0}}
     found = search_tree(start, beam_size=3, num_results=3, max_tokens=3, length_penalty=0)
     assert found.tokens[0].tolist() == [[A, EOS, PAD], [B, B, B], [B, A, B]]
-    assert found.finished[0].tolist() == [True, False, False] and found.exists.all()
+    assert found.finished[0].tolist() == [True, False, False] and found.valid.all()
     assert_near(found.scores[0], np.log([0.4, 0.54, 0.06]), 1e-6)
 
 
@@ -221,7 +221,7 @@ def test_a_model_that_gives_no_numbers_gives_no_hypotheses():
     table = random_table(6)
     table[:] = np.nan
     found = search(table, [1], beam_size=2, max_tokens=3)
-    assert not found.exists.any() and (found.tokens == PAD).all() and not found.defined.any()
+    assert not found.valid.any() and (found.tokens == PAD).all() and not found.defined.any()
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ def test_scores_are_those_of_the_whole_model():
         @compiled
         def run(params, context, model=model, kind=kind):
             if kind == "source":
-                start = start_transformer(model, params, context, jnp.full((2, 1), BOS, jnp.int32), max_tokens=6)
+                start = prefill_transformer(model, params, context, jnp.full((2, 1), BOS, jnp.int32), max_tokens=6)
             else:
-                start = start_language_model(model, params, context, (context != PAD).sum(axis=1), max_tokens=6)
+                start = prefill_language_model(model, params, context, (context != PAD).sum(axis=1), max_tokens=6)
             found = beam_search(*start, beam_size=3, num_results=3, max_tokens=6, end_id=EOS, pad_id=PAD)
             repeated = jnp.repeat(context, 3, axis=0)
             first = {"first_id": BOS} if kind == "source" else {}
@@ -276,7 +276,7 @@ def test_moving_what_differs_is_picking_whole_rows():
 
     @compiled
     def both(params, prompt):
-        start = start_language_model(model, params, prompt, max_tokens=6)
+        start = prefill_language_model(model, params, prompt, max_tokens=6)
         options = {"beam_size": 3, "num_results": 3, "max_tokens": 6, "end_id": EOS, "pad_id": PAD}
         return beam_search(*start, **options), beam_search(start.step.step, *start[1:], **options)
 

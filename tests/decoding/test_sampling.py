@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoding import greedy, row_keys, sample
-from decoding.sampling import draw
+from decoding.sampling import sample_token
 from tests.decoding.samples import log_softmax, next_state, random_table, table_step
 from tests.model.samples import assert_same_bits, compiled
 from tests.training.samples import BOS, EOS, PAD
@@ -63,7 +63,7 @@ def test_the_shares_of_the_tokens():
     @compiled
     def run(keys):
         logits = jnp.broadcast_to(jnp.float32(LOGITS), (COUNT, len(LOGITS)))
-        return [draw(keys, logits, **options) for options, _ in SHARES]
+        return [sample_token(keys, logits, **options) for options, _ in SHARES]
 
     for drawn, (options, weights) in zip(run(keys(0, COUNT)), SHARES):
         wanted, drawn = np.array(weights) / sum(weights), np.bincount(drawn, minlength=len(LOGITS)) / COUNT

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from decoding import beam_search, greedy, log_likelihood, row_keys, sample, start_language_model, start_transformer
+from decoding import beam_search, greedy, log_likelihood, prefill_language_model, prefill_transformer, row_keys, sample
 from decoding.likelihood import token_likelihood
 from decoding.step import suppressed, take_rows
-from model.embedding import look_up
+from model.embedding import embedding_lookup
 from tests.decoding.samples import random_table, table_step
 from tests.model.samples import assert_near, assert_same_bits, compiled, put, token_ids
 from tests.training.samples import BOS, EOS, PAD, VOCAB, small_language_model, small_parameters, small_transformer
@@ -65,9 +65,9 @@ def test_cached_and_uncached_suppress_alike(kind):
     @compiled
     def run(params, context):
         if kind == "language model":
-            start, first = start_language_model(model, params, context, max_tokens=6), {}
+            start, first = prefill_language_model(model, params, context, max_tokens=6), {}
         else:
-            start = start_transformer(model, params, context, jnp.full((3, 1), BOS, jnp.int32), max_tokens=6)
+            start = prefill_transformer(model, params, context, jnp.full((3, 1), BOS, jnp.int32), max_tokens=6)
             first = {"first_id": BOS}
         best, tokens = beam_search(*start, beam_size=3, **ENDS, **out), greedy(*start, **ENDS, **out).tokens
         score = functools.partial(log_likelihood, model, params, context, **first)
@@ -114,8 +114,8 @@ def test_logits_that_are_no_distribution_are_flagged_in_their_row_alone(value, a
         assert not np.any(result.finished[0]), name
         assert np.isin(result.tokens[1], [4] if name != "sample" else range(6)).any()
     assert found["greedy"].tokens[0].tolist() == [4] * at + [PAD] * (6 - at)
-    assert not found["beam"].exists[0].any() and (found["beam"].tokens[0] == PAD).all()
-    assert (found["beam"].scores[0] == -np.inf).all() and found["beam"].exists[1:].all()
+    assert not found["beam"].valid[0].any() and (found["beam"].tokens[0] == PAD).all()
+    assert (found["beam"].scores[0] == -np.inf).all() and found["beam"].valid[1:].all()
 
 
 def test_what_comes_after_the_end_is_not_asked_for():
@@ -156,7 +156,7 @@ def test_wide_integers_by_default_change_nothing(ids):
     prompt = np.array([[BOS, 4, 5, 6], [BOS, 7, 0, 0]])
 
     def run(params, prompt):
-        start = start_language_model(model, params, prompt, (prompt != PAD).sum(axis=1), max_tokens=6)
+        start = prefill_language_model(model, params, prompt, (prompt != PAD).sum(axis=1), max_tokens=6)
         return searches(*start), log_likelihood(model, params, prompt, prompt[:, 1:])
 
     params = small_parameters(model, seed=5)
@@ -171,7 +171,7 @@ def test_scores_of_a_float64_model():
     model = small_language_model(dtype="float64")
     prompt = np.array([[BOS, 4, 5, 6]])
     with jax.enable_x64(True):
-        found = compiled(lambda params: searches(*start_language_model(model, params, prompt, max_tokens=6)))(
+        found = compiled(lambda params: searches(*prefill_language_model(model, params, prompt, max_tokens=6)))(
             small_parameters(model, seed=5)
         )
     assert found["beam"].scores.dtype == np.float32 and found["beam"].defined.all()
@@ -179,7 +179,7 @@ def test_scores_of_a_float64_model():
 
 def test_a_numpy_table_and_a_numpy_cache_are_indexed():
     table, ids = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([[2, 3]])
-    np.testing.assert_array_equal(look_up(table, ids), [[[4, 5], [np.nan, np.nan]]])
+    np.testing.assert_array_equal(embedding_lookup(table, ids), [[[4, 5], [np.nan, np.nan]]])
     np.testing.assert_array_equal(take_rows({"keys": table}, np.array([1, 1]))["keys"], table[[1, 1]])
 
 
@@ -194,9 +194,9 @@ def test_numpy_parameters_and_inputs_outside_of_a_compiled_program():
 
         def run(params, context, lengths, kind=kind, model=model):
             if kind == "prompt":
-                start, first = start_language_model(model, params, context, lengths, max_tokens=6), {}
+                start, first = prefill_language_model(model, params, context, lengths, max_tokens=6), {}
             else:
-                start = start_transformer(model, params, context, np.full((2, 1), BOS, np.int32), max_tokens=6)
+                start = prefill_transformer(model, params, context, np.full((2, 1), BOS, np.int32), max_tokens=6)
                 first = {"first_id": BOS}
             inputs = (context,) if kind == "prompt" else (context, context)
             whole = model.apply({"params": params}, *inputs)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from decoding import greedy, start_language_model, start_transformer
+from decoding import greedy, prefill_language_model, prefill_transformer
 from model.masks import PAD_ID
 from tests.decoding.samples import greedy_transformer
 from tests.model.samples import assert_near, assert_same_bits, compiled, put, token_ids
@@ -60,7 +60,7 @@ def test_the_logits_of_each_step_are_those_of_the_whole_target(model, params):
     target[:, 0] = BOS
 
     def stepwise(params, source, target):
-        step, cache, first = start_transformer(model, params, source, target[:, :1], max_tokens=MAX_TOKENS)
+        step, cache, first = prefill_transformer(model, params, source, target[:, :1], max_tokens=MAX_TOKENS)
         logits = jax.lax.scan(step, cache, jnp.concatenate([first[None], target.T[1:]]))[1]
         return logits.swapaxes(0, 1)
 
@@ -107,7 +107,7 @@ def test_more_tokens_than_the_model_has_positions_are_refused(model, params):
 
 def test_more_tokens_than_the_cache_was_made_for_are_refused(model, params):
     def decoded(params, source):
-        start = start_transformer(model, params, source, jnp.full((4, 1), BOS), max_tokens=3)
+        start = prefill_transformer(model, params, source, jnp.full((4, 1), BOS), max_tokens=3)
         return greedy(*start, max_tokens=4, end_id=EOS, pad_id=PAD_ID)
 
     with pytest.raises(ValueError, match="made for 3 tokens, max_tokens=4"):
@@ -127,7 +127,7 @@ def language_model():
 @functools.cache
 def continuation(model, max_tokens):
     def run(params, prompt, lengths):
-        start = start_language_model(model, params, prompt, lengths, max_tokens=max_tokens)
+        start = prefill_language_model(model, params, prompt, lengths, max_tokens=max_tokens)
         return greedy(*start, max_tokens=max_tokens, end_id=EOS, pad_id=PAD_ID)
 
     return compiled(run)
@@ -156,7 +156,7 @@ def test_prompt_and_continuation_want_positions(language_model):
     model, params = language_model
     for width, allowed in ((5, True), (6, False)):
         prompt = jnp.ones((1, width), int)
-        run = functools.partial(start_language_model, model, max_tokens=12)
+        run = functools.partial(prefill_language_model, model, max_tokens=12)
         if allowed:
             assert jax.eval_shape(lambda p, x, run=run: run(p, x)[1:], params, prompt)[0].seen.shape == (1, 16)
         else:
@@ -169,7 +169,10 @@ def test_one_program_for_each_shape(language_model):
     model, params = language_model
     run = jax.jit(
         lambda params, prompt, lengths: greedy(
-            *start_language_model(model, params, prompt, lengths, max_tokens=4), max_tokens=4, end_id=EOS, pad_id=PAD_ID
+            *prefill_language_model(model, params, prompt, lengths, max_tokens=4),
+            max_tokens=4,
+            end_id=EOS,
+            pad_id=PAD_ID,
         )
     )
     for seed, width in ((0, 3), (1, 3), (2, 3), (0, 2)):

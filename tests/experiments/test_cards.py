@@ -14,7 +14,7 @@ from data.datasets.dates import Dates, DatesConfig
 from data.datasets.stdlib import Stdlib, StdlibConfig
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
-from experiments.catalogue import catalogue, load_experiment
+from experiments.registry import catalogue, load_experiment
 from experiments.rotary import rotary
 from model.config import LanguageModelConfig
 from train import train
@@ -50,7 +50,7 @@ def few_languages(tmp_path_factory):
 
 
 def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("data.batches.prepare", lambda source, directory: few_languages)
+    monkeypatch.setattr("data.loading.prepare", lambda source, directory: few_languages)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="Glyph")  # Hangul must be drawn
         result = train(shrunk(dates.experiment(), tmp_path / "run", steps=6))
@@ -72,7 +72,7 @@ def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, mo
 def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monkeypatch, capsys):
     source = StdlibConfig(name="email", root=f"{sysconfig.get_path('stdlib')}/email")
     email = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
-    monkeypatch.setattr("data.batches.prepare", lambda source, directory: email)
+    monkeypatch.setattr("data.loading.prepare", lambda source, directory: email)
     result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
     baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_nats"]
     assert result.metrics["stdlib_char_test_nats"] == baseline

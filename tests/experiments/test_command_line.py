@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import catalogue
+from experiments import registry as catalogue
 from experiments.command_line import parse
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -144,7 +144,7 @@ def test_every_card_answers_help_quickly():
     """One after another in one process, where the first pays for what all import; nothing heavy is imported by any."""
     code = (
         "import contextlib, io, sys, time\n"
-        "from experiments.catalogue import catalogue\n"
+        "from experiments.registry import catalogue\n"
         "from experiments.command_line import parse\n"
         "for name in catalogue():\n"
         "    start, out = time.process_time(), io.StringIO()\n"

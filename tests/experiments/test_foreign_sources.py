@@ -8,15 +8,15 @@ import jax
 import pytest
 
 import train as training
-from data.batches import load, load_mixture
 from data.config import DataConfig
+from data.loading import load, load_mixture
 from data.prepare import prepare
+from evaluation.evaluate_split import evaluate_pairs
 from experiments import dates, modern_char, pronunciation, shakespeare_char, text_scores, translation
-from experiments.catalogue import catalogue, load_experiment
-from experiments.decoding_options import DecodingOptions
-from experiments.experiment import Config, Trained, check_sides, no_report, standard_model
-from experiments.run_evaluation import evaluate_pairs
-from experiments.translator import Translator
+from experiments.experiment import Config, Trained, check_data_matches_model, no_report, standard_model
+from experiments.registry import catalogue, load_experiment
+from inference.generation_config import DecodingOptions
+from inference.translator import Translator
 from model.config import LanguageModelConfig, TransformerConfig
 from tests.data.in_memory import builder_of
 from training.config import OptimizerConfig, TrainConfig
@@ -105,5 +105,5 @@ def test_data_of_the_other_kind_are_refused(name, sides, has):
     config = dataclasses.replace(experiment.config, data=dataclasses.replace(experiment.config.data, source="x:y"))
     experiment = dataclasses.replace(experiment, config=config)
     with pytest.raises(ValueError, match=f"data.source x:y {has}.*; {name} learns from"):
-        check_sides(experiment, sides)
-    check_sides(experiment, {"source", "target", "text"} - set(sides))
+        check_data_matches_model(experiment, sides)
+    check_data_matches_model(experiment, {"source", "target", "text"} - set(sides))

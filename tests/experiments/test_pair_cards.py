@@ -6,8 +6,8 @@ import gzip
 import pytest
 
 from experiments import g2p_cmudict, multi30k_en_de, translate_ko_en
-from experiments.outputs import Outputs, decode_splits, show
-from experiments.translator import Translator
+from experiments.reports import Outputs, decode_splits, show
+from inference.translator import Translator
 from train import train
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")

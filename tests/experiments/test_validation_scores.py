@@ -4,17 +4,17 @@ import dataclasses
 
 import pytest
 
-from experiments.result import open_checkpoints
 from experiments.validation_scores import greedy_bleu
 from tests.small_runs import spelling, spelling_corpus
 from train import train
 from training.metrics import read_metrics
-from training.run_directory import RunDirectory
+from workdir.result import open_checkpoints
+from workdir.run_directory import RunDirectory
 
 
 @pytest.mark.slow
 def test_the_best_checkpoint_by_bleu(tmp_path):
-    settings = {"steps": 6, "evaluate_every": 2, "save_every": 2, "keep_checkpoints": 1, "best_metric": "bleu"}
+    settings = {"steps": 6, "evaluate_every": 2, "save_every": 2, "max_to_keep": 1, "best_metric": "bleu"}
     experiment = spelling(tmp_path / "run", spelling_corpus(tmp_path), **settings)
     with pytest.raises(
         ValueError, match=r"train\.best_metric=bleu is no validation metric of this experiment: accuracy, ex"
@@ -33,7 +33,7 @@ def test_the_best_checkpoint_by_bleu(tmp_path):
 
 
 def greedy_bleu_of(card, result) -> float:
-    from data.batches import load
+    from data.loading import load
     from experiments.experiment import Trained
 
     trained = Trained(card.config, result.model, result.params, load(card.config.data), result.workdir)

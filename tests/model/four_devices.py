@@ -52,7 +52,7 @@ def model_parameters():
 def main(path):
     assert jax.device_count() == 4
     mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
-    rows, everywhere = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
+    rows, replicated = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
     results, gathers = {}, {}
 
     def run(name, function, shardings, *arguments):
@@ -63,9 +63,9 @@ def main(path):
             results[f"{name} {i}"] = np.asarray(leaf)
 
     for name, (w, dtype) in CASES.items():
-        run(name, product(w, dtype), (rows, rows if w.ndim == 3 else everywhere, rows), X, w, G)
+        run(name, product(w, dtype), (rows, rows if w.ndim == 3 else replicated, rows), X, w, G)
     run("mask", mask, (rows,), np.ones((8, 5, 7), np.float32))
-    run("logits", logits, (everywhere, rows), model_parameters(), TOKENS)
+    run("logits", logits, (replicated, rows), model_parameters(), TOKENS)
     np.savez(path, **results, **{f"gathers {name}": number for name, number in gathers.items()})
 
 

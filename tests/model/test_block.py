@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from model.block import decoder_block, encoder_block, init_decoder_block, init_encoder_block
+from model.components import default_components
 from model.config import BlockConfig
-from model.parts import standard_parts
 from tests.model import reference
 from tests.model.samples import assert_near, combinations, compiled, named, normal, parameters_like
 
@@ -32,13 +32,15 @@ def config_of(widths="equal", **row):
 
 def parameters(init, config, dtype=np.float32):
     return parameters_like(
-        jax.eval_shape(lambda key: init(key, config, standard_parts(config)), jax.random.key(0)), dtype=dtype
+        jax.eval_shape(lambda key: init(key, config, default_components(config)), jax.random.key(0)), dtype=dtype
     )
 
 
 def apply(block, config):
     return compiled(
-        lambda params, *args, **masks: block(params, *args, config=config, parts=standard_parts(config), **masks)
+        lambda params, *args, **masks: block(
+            params, *args, config=config, components=default_components(config), **masks
+        )
     )
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from decoding.step import take_rows
 from experiments.rotary import rotary
-from model.cache import Cache, claim_slots, empty_cache, kept_type, reorder
+from model.cache import Cache, allocate_slots, cache_dtype, empty_cache, reorder_cache
+from model.components import default_components
 from model.config import LanguageModelConfig, TransformerConfig
-from model.language_model import LanguageModel, extend_language_model, language_model_logits
+from model.language_model import LanguageModel, language_model_logits, language_model_with_cache
 from model.multi_head import KeyValue
-from model.parts import standard_parts
 from model.stack import split_layers
-from model.transformer import Transformer, extend_transformer, project_encoded, transformer_logits
+from model.transformer import Transformer, precompute_cross_kv, transformer_logits, transformer_with_cache
 from tests.model.samples import (
     assert_near,
     assert_same_bits,
@@ -59,33 +59,35 @@ def configured(config, row):
     turned = row["positions"] == "rotary"
     changes = WIDTHS[row.pop("widths")] | row | ({"positions": "none", "d_k": 4} if turned else {})
     config = config(**SIZES, **changes)
-    return config, dataclasses.replace(standard_parts(config), rotate=rotary(config) if turned else None)
+    return config, dataclasses.replace(default_components(config), rope=rotary(config) if turned else None)
 
 
 def language_model(row):
-    config, parts = configured(
+    config, components = configured(
         functools.partial(LanguageModelConfig, num_layers=2 if row.get("scan_layers") else 1), row
     )
-    return LanguageModel(config, V, parts)
+    return LanguageModel(config, V, components)
 
 
 def transformer(row):
-    config, parts = configured(functools.partial(TransformerConfig, num_encoder_layers=1, num_decoder_layers=1), row)
-    return Transformer(config, V, V, parts)
+    config, components = configured(
+        functools.partial(TransformerConfig, num_encoder_layers=1, num_decoder_layers=1), row
+    )
+    return Transformer(config, V, V, components)
 
 
 def extender(model, params, source=None, source_valid=None):
     """(cache, tokens, valid) -> (cache, logits), the parameters split and the source read once."""
-    setting = {"config": model.config, "parts": model.parts}
+    setting = {"config": model.config, "components": model.components}
     if isinstance(model, LanguageModel):
         split = {**params, "layers": split_layers(params["layers"])}
-        extend, logits = functools.partial(extend_language_model, split, **setting), language_model_logits
+        extend, logits = functools.partial(language_model_with_cache, split, **setting), language_model_logits
     else:
         source_valid = source != 0 if source_valid is None else source_valid
         memory = model.apply({"params": params}, source, source_valid=source_valid, method="encode")
         split = {**params, "decoder": split_layers(params["decoder"])}
-        memory = project_encoded(split, memory, config=model.config, source_valid=source_valid)
-        extend = functools.partial(extend_transformer, split, memory=memory, source_valid=source_valid, **setting)
+        memory = precompute_cross_kv(split, memory, config=model.config, source_valid=source_valid)
+        extend = functools.partial(transformer_with_cache, split, memory=memory, source_valid=source_valid, **setting)
         logits = transformer_logits
 
     def with_logits(cache, tokens, valid=None):
@@ -131,7 +133,7 @@ def check(model, params, source):
     for layer in cache.layers:
         assert layer.key.shape == (B, config.kv_heads, P + N, config.key_width)
         assert layer.value.shape == (B, config.kv_heads, P + N, config.value_width)
-        assert layer.key.dtype == layer.value.dtype == kept_type(config.dtype)
+        assert layer.key.dtype == layer.value.dtype == cache_dtype(config.dtype)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_beams_take_the_place_of_their_parents(used):
     seen = rng.random((groups * width, size)) < 0.5
     length = rng.integers(9, size=groups * width)
     cache = jax.tree.map(jnp.asarray, Cache(tuple(layers), seen, length, np.int32(used)))
-    moved = jax.jit(reorder)(cache, parents, same)
+    moved = jax.jit(reorder_cache)(cache, parents, same)
     rows = jnp.asarray((parents + width * np.arange(groups)[:, None]).reshape(-1))
     whole = take_rows(cache, rows)
     for mine, theirs in zip(moved.layers, whole.layers, strict=True):
@@ -277,9 +279,9 @@ def test_a_full_cache_is_never_overwritten_in_silence(model, params):
     _, logits = compiled(run)(params, SOURCE, tokens)
     assert np.isfinite(logits[:, :2]).all() and np.isnan(logits[:, 2:]).all()
     with pytest.raises(ValueError, match="1 more tokens do not fit into a cache of 2 slots, 2 of them used"):
-        claim_slots(fresh(model, size=2)._replace(used=jnp.int32(2)), jnp.ones((B, 1), bool))
+        allocate_slots(fresh(model, size=2)._replace(used=jnp.int32(2)), jnp.ones((B, 1), bool))
     with pytest.raises(ValueError, match="3 more tokens do not fit into a cache of 2 slots, 0 of them used"):
-        claim_slots(fresh(model, size=2), jnp.ones((B, 3), bool))
+        allocate_slots(fresh(model, size=2), jnp.ones((B, 3), bool))
 
 
 @pytest.mark.parametrize("size", [0, 13])

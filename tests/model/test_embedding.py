@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.embedding import embed, look_up, unembed
+from model.embedding import embed, embedding_lookup, unembed
 from tests.model.samples import assert_near, compiled, normal
 
 
@@ -27,7 +27,7 @@ def test_an_id_outside_the_table_is_nan_and_never_a_neighbour(bad):
 
     @compiled
     def rows_and_gradient(table, ids):
-        return look_up(table, ids), jax.grad(lambda table: jnp.nansum(look_up(table, ids)))(table)
+        return embedding_lookup(table, ids), jax.grad(lambda table: jnp.nansum(embedding_lookup(table, ids)))(table)
 
     rows, gradient = rows_and_gradient(table, ids)
     assert np.isnan(rows[0, 1]).all()

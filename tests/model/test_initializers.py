@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from model.config import LanguageModelConfig, TransformerConfig
-from model.initializers import init_linear, init_table
+from model.initializers import init_embedding, init_linear
 from model.language_model import LanguageModel
 from model.multi_head import init_multi_head_attention
 from model.transformer import Transformer
@@ -34,7 +34,7 @@ def test_a_rectangular_kernel_and_a_zero_bias():
 
 
 def test_embeddings_have_length_one():
-    table = compiled(init_table, "rows", "d_model")(jax.random.key(0), 1000, 64)
+    table = compiled(init_embedding, "rows", "d_model")(jax.random.key(0), 1000, 64)
     assert abs(table.std() - 1 / 8) < 0.03 / 8 and abs(table.mean()) < 0.003
     assert abs((table**2).sum(axis=1).mean() - 1) < 0.02
 

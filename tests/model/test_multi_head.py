@@ -26,7 +26,7 @@ def parameters(widths, bias, dtype=np.float32):
     return parameters_like(shapes, dtype=dtype)
 
 
-attend = compiled(multi_head_attention, "num_heads", "num_kv_heads", "rotate", "dtype")
+attend = compiled(multi_head_attention, "num_heads", "num_kv_heads", "rope", "dtype")
 
 
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -91,12 +91,12 @@ def test_queries_and_keys_are_rotated_and_values_are_not():
     positions = np.array([[5, 6, 9]])
     seen = []
 
-    def rotate(x, positions):
+    def rope(x, positions):
         seen.append((x.shape, positions.shape))
         return -x
 
     counts = {"num_heads": heads, "num_kv_heads": groups}
-    result = attend(params, x, x, rotate=rotate, positions=positions, **counts)
+    result = attend(params, x, x, rope=rope, positions=positions, **counts)
     assert seen == [((1, 4, 3, 3), (1, 3)), ((1, 2, 3, 3), (1, 3))]
     unrotated = attend(params, x, x, **counts)
     assert_near(tuple(result), tuple(unrotated), 1e-6)  # (−q)·(−k) = q·k; a rotated value would change the sign

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from model.components import default_components
 from model.config import LanguageModelConfig
-from model.parts import standard_parts
 from model.positions import sinusoidal_positions
 from tests.model import reference
 from tests.model.samples import compiled, normal
@@ -34,7 +34,7 @@ def test_all_positions_differ():
     assert len(np.unique(table, axis=0)) == 2048
     assert np.abs(table - wanted).max() < 1e-7
     config = LanguageModelConfig(d_model=32, max_length=2048, dtype="bfloat16")
-    rows = compiled(lambda ids: standard_parts(config).positions.apply({}, ids))(np.arange(2048)[None])
+    rows = compiled(lambda ids: default_components(config).positions.apply({}, ids))(np.arange(2048)[None])
     assert np.array_equal(rows[0], table)
 
 
@@ -42,7 +42,7 @@ CONFIG = LanguageModelConfig(d_model=8, num_heads=2, max_length=4)
 
 
 def positions_part(kind):
-    return standard_parts(dataclasses.replace(CONFIG, positions=kind)).positions
+    return default_components(dataclasses.replace(CONFIG, positions=kind)).positions
 
 
 def test_learned_positions_are_rows_of_a_table():

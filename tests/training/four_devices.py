@@ -24,11 +24,11 @@ from tests.training.samples import (
     table_state,
     text_batch,
 )
-from training.devices import by_row, check_rows, data_mesh, everywhere, put
-from training.evaluation import evaluate, make_eval_step
+from training.eval_step import evaluate, make_eval_step
 from training.loss import token_loss
 from training.optimizer import adamw
 from training.schedules import constant
+from training.sharding import batch_sharding, check_batch_divisible, data_mesh, device_put, replicated
 from training.step import make_train_step
 
 
@@ -38,19 +38,19 @@ def mesh_of(count):
 
 @functools.cache
 def jitted(step, mesh):
-    return jax.jit(step, donate_argnums=0, out_shardings=everywhere(mesh))
+    return jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh))
 
 
 def spread(step, mesh, state, batches):
     """`run` as the loop does it: the state everywhere, the batch by row."""
-    state = put(jax.device_get(state), everywhere(mesh))
-    state, metrics = run(jitted(step, mesh), state, [put(batch, by_row(mesh)) for batch in batches])
+    state = device_put(jax.device_get(state), replicated(mesh))
+    state, metrics = run(jitted(step, mesh), state, [device_put(batch, batch_sharding(mesh)) for batch in batches])
     return jax.device_get(state), metrics
 
 
 @functools.cache
-def plain_step(model, accumulation=1):
-    return make_train_step(token_loss(model), sgd, constant_rate, accumulation)
+def plain_step(model, grad_accumulation_steps=1):
+    return make_train_step(token_loss(model), sgd, constant_rate, grad_accumulation_steps)
 
 
 def uneven_batch(seed):
@@ -77,9 +77,9 @@ def test_the_mesh_takes_all_devices():
     assert jax.device_count() == 4
     mesh = data_mesh()
     assert mesh.shape == {"data": 4} and mesh.axis_types == (AxisType.Auto,)
-    batch = put(text_batch(8), by_row(mesh))
+    batch = device_put(text_batch(8), batch_sharding(mesh))
     assert {shard.data.shape[0] for shard in batch["labels"].addressable_shards} == {2}
-    assert put(jnp.ones(3), everywhere(mesh)).is_fully_replicated
+    assert device_put(jnp.ones(3), replicated(mesh)).is_fully_replicated
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -131,7 +131,7 @@ def test_the_gradient_norm_counts_every_parameter_once(layout):
     pieces = [leaf.addressable_shards[0].data.size / leaf.size for leaf in jax.tree.leaves(placed.params)]
     assert sorted(set(pieces)) == ([1.0] if layout == "everywhere" else [0.5, 1.0])
     step = jax.jit(plain_step(MODEL), out_shardings=(shardings, None))
-    after, metrics = step(placed, put(BATCHES[0], by_row(mesh)))
+    after, metrics = step(placed, device_put(BATCHES[0], batch_sharding(mesh)))
     assert mean(metrics["gradient_norm"]) == pytest.approx(mean(wanted[0]["gradient_norm"]), rel=1e-5)
     assert_near(jax.device_get(after.params), wanted_state.params, 1e-6)
 
@@ -148,7 +148,11 @@ def test_validation_knows_neither_devices_nor_accumulation():
             for part in (examples[start : start + size] for start in range(0, 10, size))
         ]
         batches = [batch | {"inputs": {"tokens": batch["inputs"]["target"]}} for batch in batches]
-        return evaluate(eval_step, put(params, everywhere(mesh)), (put(batch, by_row(mesh)) for batch in batches))
+        return evaluate(
+            eval_step,
+            device_put(params, replicated(mesh)),
+            (device_put(batch, batch_sharding(mesh)) for batch in batches),
+        )
 
     state, _, (trained, _) = state_and_runs()
     params = jax.device_get(state.params)
@@ -157,7 +161,7 @@ def test_validation_knows_neither_devices_nor_accumulation():
         assert means(params, devices, size) == pytest.approx(before, rel=1e-6)
     after = means(trained.params, 1, 10)
     assert after["loss"] != pytest.approx(before["loss"], rel=1e-3)
-    accumulated, _ = spread(plain_step(MODEL, accumulation=4), mesh_of(1), state, BATCHES)
+    accumulated, _ = spread(plain_step(MODEL, grad_accumulation_steps=4), mesh_of(1), state, BATCHES)
     assert means(accumulated.params, 4, 4) == pytest.approx(after, rel=1e-5)
 
 
@@ -174,17 +178,17 @@ def test_dropout_masks_do_not_depend_on_the_devices():
 def test_twenty_steps_of_the_loop_are_one_program(caplog):
     """With the loop's donation and placement: the state that comes out is placed like the one that went in."""
     mesh = data_mesh()
-    initial = jax.jit(lambda: small_state(MODEL, sgd, hyper_of(MODEL)), out_shardings=everywhere(mesh))
-    step = jax.jit(make_train_step(token_loss(MODEL), sgd, constant), donate_argnums=0, out_shardings=everywhere(mesh))
+    initial = jax.jit(lambda: small_state(MODEL, sgd, hyper_of(MODEL)), out_shardings=replicated(mesh))
+    step = jax.jit(make_train_step(token_loss(MODEL), sgd, constant), donate_argnums=0, out_shardings=replicated(mesh))
     with jax.log_compiles():
-        run(step, initial(), [put(BATCHES[seed % 3], by_row(mesh)) for seed in range(20)])
+        run(step, initial(), [device_put(BATCHES[seed % 3], batch_sharding(mesh)) for seed in range(20)])
     assert compilations(caplog) == 1
 
 
 def test_rows_that_cannot_be_spread_are_one_clear_line():
     mesh = data_mesh()
-    check_rows(8, "data.batch_size", mesh)
+    check_batch_divisible(8, "data.batch_size", mesh)
     for rows, near in ((10, "8 or 12"), (3, "4"), (1, "4")):
         with pytest.raises(ValueError) as error:
-            check_rows(rows, "data.batch_size", mesh)
+            check_batch_divisible(rows, "data.batch_size", mesh)
         assert str(error.value) == f"data.batch_size={rows} must be a multiple of the 4 devices, such as {near}"

@@ -16,7 +16,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from training.checkpoint import Checkpoints, DamagedCheckpointError
+from training.checkpoint import CheckpointManager, DamagedCheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,7 +59,7 @@ def python(code: str, *arguments: str, **environment: str) -> subprocess.Complet
 @pytest.mark.parametrize("make_like", [lambda state: state, abstract], ids=["arrays", "shapes"])
 def test_restores_state_and_data(tmp_path, make_like):
     state, data = make_state(), {"position": 7, "note": ["x", None, True, 0.1]}
-    with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+    with CheckpointManager(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
         warnings.simplefilter("error")
         checkpoints.save(3, state, data)
         restored, restored_data = checkpoints.restore(make_like(make_state(seed=1)))
@@ -70,13 +70,13 @@ def test_restores_state_and_data(tmp_path, make_like):
 
 
 def test_keeps_the_newest(tmp_path):
-    with Checkpoints(tmp_path, keep=2) as checkpoints:
+    with CheckpointManager(tmp_path, keep=2) as checkpoints:
         assert checkpoints.latest() is None
         for step in range(5):
             checkpoints.save(step, {"w": jnp.float32(step)}, {"position": step})
         assert checkpoints.latest() == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
-    with Checkpoints(tmp_path, keep=2) as checkpoints:
+    with CheckpointManager(tmp_path, keep=2) as checkpoints:
         assert checkpoints.latest() == 4
         for step, asked in [(4, None), (3, 3)]:
             state, data = checkpoints.restore({"w": jnp.float32(0)}, asked)
@@ -84,7 +84,7 @@ def test_keeps_the_newest(tmp_path):
 
 
 def test_a_saved_step_is_left_as_it_is(tmp_path):
-    with Checkpoints(tmp_path, keep=2) as checkpoints:
+    with CheckpointManager(tmp_path, keep=2) as checkpoints:
         checkpoints.save(1, {"w": jnp.float32(1)}, {"position": 1})
         checkpoints.save(1, {"w": jnp.float32(2)}, {"position": 2})
         state, data = checkpoints.restore({"w": jnp.float32(0)})
@@ -94,7 +94,7 @@ def test_a_saved_step_is_left_as_it_is(tmp_path):
 def test_donation_right_after_save_does_not_reach_the_checkpoint(tmp_path):
     increment = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)
     state = increment({str(i): jnp.zeros((300, 300)) for i in range(10)})
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
         checkpoints.save(1, state, {})
         for _ in range(5):
             state = increment(state)
@@ -103,7 +103,7 @@ def test_donation_right_after_save_does_not_reach_the_checkpoint(tmp_path):
 
 
 def test_restored_arrays_can_be_donated(tmp_path):
-    with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+    with CheckpointManager(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
         warnings.simplefilter("error")
         checkpoints.save(1, {"w": jnp.zeros((8, 8))}, {})
         state, _ = checkpoints.restore({"w": jax.ShapeDtypeStruct((8, 8), jnp.float32)})
@@ -125,7 +125,7 @@ def test_restored_arrays_can_be_donated(tmp_path):
     ids=["shape", "less", "more", "dtype", "key"],
 )  # fmt: skip
 def test_another_tree_is_refused_by_the_path_of_its_leaf(tmp_path, change, message):
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
         checkpoints.save(5, make_state(), {})
         like = make_state()
         change(like)
@@ -135,7 +135,7 @@ def test_another_tree_is_refused_by_the_path_of_its_leaf(tmp_path, change, messa
 
 
 def test_missing_checkpoints(tmp_path):
-    with Checkpoints(tmp_path, keep=3) as checkpoints:
+    with CheckpointManager(tmp_path, keep=3) as checkpoints:
         with pytest.raises(FileNotFoundError, match="found none"):
             checkpoints.restore({"w": jnp.zeros(2)})
         for step in (10, 20):
@@ -146,9 +146,9 @@ def test_missing_checkpoints(tmp_path):
 
 def test_misuse_is_named(tmp_path):
     with pytest.raises(ValueError, match="keep is 0"):
-        Checkpoints(tmp_path, keep=0)
+        CheckpointManager(tmp_path, keep=0)
     with pytest.raises(RuntimeError, match="with Checkpoints"):
-        Checkpoints(tmp_path, keep=1).save(1, {"w": jnp.zeros(2)}, {})
+        CheckpointManager(tmp_path, keep=1).save(1, {"w": jnp.zeros(2)}, {})
 
 
 def without(path):
@@ -193,7 +193,7 @@ DAMAGE = {
 def two_steps(tmp_path_factory):
     """Checkpoints 2 and 7."""
     directory = tmp_path_factory.mktemp("two") / "checkpoints"
-    with Checkpoints(directory, keep=3) as checkpoints:
+    with CheckpointManager(directory, keep=3) as checkpoints:
         for step in (2, 7):
             checkpoints.save(step, {"w": jnp.arange(2000.0) + step}, {"position": step}, {"loss": 1.0})
     return directory
@@ -209,7 +209,7 @@ def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys,
     (directory / "5.orbax-checkpoint-tmp").mkdir()
     before = sorted(directory.rglob("*"))
     like = {"w": jnp.zeros(2000)}
-    with Checkpoints(directory, keep=1, best_metric="loss", direction="min") as checkpoints:
+    with CheckpointManager(directory, keep=1, best_metric="loss", direction="min") as checkpoints:
         for _ in range(2):
             step, state, data = checkpoints.restore_newest(like)
             assert (step, float(state["w"][0]), data) == (2, 2.0, {"position": 2})
@@ -226,7 +226,7 @@ def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys,
 def test_none_that_is_whole_is_not_none(tmp_path):
     """A run whose checkpoints are all damaged does not begin anew by itself."""
     (tmp_path / "7").mkdir()
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
         assert checkpoints.latest() is None
         with pytest.raises(FileNotFoundError, match=r"no checkpoint in .* is whole"):
             checkpoints.restore_newest({"w": jnp.zeros(2)})
@@ -239,7 +239,7 @@ def test_a_damaged_step_that_was_asked_for_is_no_other_step(tmp_path, two_steps)
     cut(tmp_path / "checkpoints/2/state/d")
     damaged = "checkpoints/2 cannot be read, it may be damaged"
     with (
-        Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints,
+        CheckpointManager(tmp_path / "checkpoints", keep=1) as checkpoints,
         pytest.raises(DamagedCheckpointError, match=damaged),
     ):
         checkpoints.restore({"w": jnp.zeros(2000)}, 2)
@@ -249,10 +249,10 @@ def test_checkpoints_of_versions_without_marks_are_whole(tmp_path, two_steps):
     """Orbax 0.12.0 to 0.12.7 wrote none, and a run may go on with a newer one."""
     shutil.copytree(two_steps, tmp_path / "checkpoints")
     without_marks(tmp_path / "checkpoints/2")
-    with Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints:
+    with CheckpointManager(tmp_path / "checkpoints", keep=1) as checkpoints:
         assert checkpoints.steps() == [2, 7]
     without_marks(tmp_path / "checkpoints/7")
-    with Checkpoints(tmp_path / "checkpoints", keep=1) as checkpoints:
+    with CheckpointManager(tmp_path / "checkpoints", keep=1) as checkpoints:
         assert checkpoints.steps() == [2, 7]
 
 
@@ -275,7 +275,7 @@ def test_a_process_that_ends_has_its_checkpoint_and_one_that_is_killed_harms_non
     like = {str(i): jax.ShapeDtypeStruct((1000, 1000), jnp.float32) for i in range(10)}
 
     def newest():
-        with Checkpoints(tmp_path, keep=3) as checkpoints:
+        with CheckpointManager(tmp_path, keep=3) as checkpoints:
             state, data = checkpoints.restore(like)
             return checkpoints.latest(), data["position"], {float(leaf.mean()) for leaf in state.values()}
 
@@ -314,7 +314,7 @@ def test_a_failed_background_save_is_raised(tmp_path, surfaces):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"OSError: a checkpoint could not be written to {tmp_path}") and "File too large" in last
     assert "ERROR:absl" not in done.stderr
-    with Checkpoints(tmp_path, keep=3) as checkpoints:
+    with CheckpointManager(tmp_path, keep=3) as checkpoints:
         assert checkpoints.latest() == 1
 
 
@@ -344,7 +344,7 @@ def test_inside_a_mesh_and_on_another_device_count(tmp_path):
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
     like = {"w": jax.ShapeDtypeStruct((4, 8), jnp.float32), "key": jax.ShapeDtypeStruct((), jax.random.key(0).dtype)}
     for sharding in (None, NamedSharding(mesh, PartitionSpec())):
-        with Checkpoints(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
+        with CheckpointManager(tmp_path, keep=1) as checkpoints, warnings.catch_warnings():
             warnings.simplefilter("error")
             state, _ = checkpoints.restore(abstract(like, sharding))
         assert_same(state, {"w": jnp.arange(32.0).reshape(4, 8), "key": jax.random.key(5)})

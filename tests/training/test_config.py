@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.decoding_options import DecodingOptions
+from inference.generation_config import DecodingOptions
 from model.config import LanguageModelConfig, TransformerConfig
 from model.float32 import float32
 from training.config import OptimizerConfig, TrainConfig
@@ -37,11 +37,11 @@ WRONG = [
     (OptimizerConfig, "clip_norm", math.inf, NOT_NEGATIVE),
     *[
         (TrainConfig, name, value, COUNT)
-        for name in ("accumulation", "log_every", "evaluate_every", "save_every", "keep_checkpoints")
+        for name in ("grad_accumulation_steps", "log_every", "evaluate_every", "save_every", "max_to_keep")
         for value in (0, -1, 1.5, True, "10")
     ],
-    (TrainConfig, "loss_chunk", -1, INDEX),
-    (TrainConfig, "loss_chunk", 0.5, INDEX),
+    (TrainConfig, "logits_chunk", -1, INDEX),
+    (TrainConfig, "logits_chunk", 0.5, INDEX),
     *[(TrainConfig, "steps", value, STEPS) for value in (0, -1, 1.5, True, "10", 2**31, 10**400)],
     *[(OptimizerConfig, "warmup_steps", value, WARMUP) for value in (True, 2**31, 10**400)],
     *[(TrainConfig, "seed", value, SEED) for value in (-1, 1.5, True, 2**32, 2**63, 10**400)],
@@ -96,4 +96,6 @@ def test_the_edges_are_right():
     OptimizerConfig(peak_lr=3.4e38, epsilon=1e-37, weight_decay=1e-50, b2=1 - 1e-7, warmup_steps=2**31 - 1)
     DecodingOptions(sample=True, temperature=1e39, top_p=1e-50)
     TrainConfig(steps=2**31 - 1, seed=2**32 - 1, save_every=10**12, log_every=10**400)
-    TrainConfig(steps=1, accumulation=1, loss_chunk=0, seed=0, label_smoothing=0.0, log_every=1, keep_checkpoints=1)
+    TrainConfig(
+        steps=1, grad_accumulation_steps=1, logits_chunk=0, seed=0, label_smoothing=0.0, log_every=1, max_to_keep=1
+    )

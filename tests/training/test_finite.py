@@ -8,7 +8,7 @@ import pytest
 
 from tests.model.samples import assert_same_bits
 from tests.training.samples import TableModel, constant_rate, known_batch, run, table_state
-from training.average import averaged
+from training.ema import averaged
 from training.finite import NonFiniteError, all_finite, check_finite, check_flags, with_finite_flags
 from training.loss import token_loss
 from training.optimizer import adamw

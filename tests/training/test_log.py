@@ -16,7 +16,7 @@ from tests.training.samples import (
     text_batch,
 )
 from training.finite import NonFiniteError
-from training.log import StepLog
+from training.log import MetricLogger
 from training.loss import token_loss
 from training.optimizer import adamw
 from training.progress import Progress
@@ -78,7 +78,7 @@ def metrics(loss=2.0, count=1, gradient_norm=1.0):
 
 def test_a_window_is_fetched_after_the_step_that_follows_it_was_dispatched():
     events, writer = [], Writer()
-    log = StepLog(writer, Quiet(), every=10)
+    log = MetricLogger(writer, Quiet(), every=10)
     for step in range(1, 26):
         log.add(step, on_device(step, events))
     fetches = [(place, step) for place, (what, step) in enumerate(events) if what == "fetch"]
@@ -88,16 +88,16 @@ def test_a_window_is_fetched_after_the_step_that_follows_it_was_dispatched():
         dispatched = events.index(("dispatch", following))
         assert places == list(range(dispatched + 1, dispatched + 41))  # one after another, and nothing in between
     assert [step for step, _, _ in writer.rows] == [10, 20]
-    log.settle(last=True)
+    log.flush(last=True)
     assert [step for step, _, _ in writer.rows] == [10, 20, 25]
 
 
 def test_a_row_is_the_mean_over_all_tokens_of_its_window():
     writer, quiet = Writer(), Quiet()
-    log = StepLog(writer, quiet, every=2)
+    log = MetricLogger(writer, quiet, every=2)
     for step, (loss, count) in enumerate([(2.0, 10), (4.0, 100), (1.0, 5), (1.0, 5), (7.0, 3)], start=1):
         log.add(step, metrics(loss, count, gradient_norm=step))
-    log.settle(last=True)
+    log.flush(last=True)
     rows = [
         (step, split, values["loss"], values["gradient_norm"], values["tokens"]) for step, split, values in writer.rows
     ]
@@ -112,12 +112,12 @@ def test_a_row_is_the_mean_over_all_tokens_of_its_window():
 def test_a_row_has_the_learning_rate_of_its_own_step():
     """And not the mean of its window, also where that was settled before its end."""
     writer, one = Writer(), jnp.int32(1)
-    log = StepLog(writer, Quiet(), every=4)
+    log = MetricLogger(writer, Quiet(), every=4)
     for step in range(1, 11):
         log.add(step, metrics() | {"learning_rate": (jnp.float32(1 / step), one)})
         if step == 6:
-            log.settle()
-    log.settle(last=True)
+            log.flush()
+    log.flush(last=True)
     rates = [(step, values["learning_rate"]) for step, _, values in writer.rows]
     assert rates == [(step, float(np.float32(1 / step))) for step in (4, 8, 10)]
 
@@ -127,21 +127,21 @@ def test_settling_in_the_middle_of_a_window_changes_no_row():
     rows = []
     for stops in ((), (2, 4, 7)):
         writer = Writer()
-        log = StepLog(writer, Quiet(), every=4)
-        log.settle()
+        log = MetricLogger(writer, Quiet(), every=4)
+        log.flush()
         for step in range(1, 11):
             log.add(step, metrics(loss=step, count=step))
             if step in stops:
-                log.settle()
-                log.settle()
-                log = StepLog(writer, Quiet(), 4, json.loads(json.dumps(log.open_window)))
-        log.settle()
-        log.settle(last=True)
+                log.flush()
+                log.flush()
+                log = MetricLogger(writer, Quiet(), 4, json.loads(json.dumps(log.pending)))
+        log.flush()
+        log.flush(last=True)
         rows.append(writer.rows)
     assert rows[0] == rows[1] and [step for step, _, _ in rows[0]] == [4, 8]
     assert [values["tokens"] for _, _, values in rows[0]] == [10, 26]
     log.add(11, metrics(count=11))
-    log.settle(last=True)
+    log.flush(last=True)
     assert writer.rows[-1][0] == 11 and writer.rows[-1][2]["tokens"] == 9 + 10 + 11
 
 
@@ -151,7 +151,7 @@ def test_settling_in_the_middle_of_a_window_changes_no_row():
 def test_a_number_that_is_none_is_found_and_its_step_named(wrong, name, text, bad):
     """In the first, a middle and the last step of a window."""
     writer = Writer()
-    log = StepLog(writer, Quiet(), every=4)
+    log = MetricLogger(writer, Quiet(), every=4)
     with pytest.raises(NonFiniteError) as error:
         for step in range(1, 12):
             log.add(step, metrics(**({name: bad} if step >= wrong else {})))
@@ -160,11 +160,11 @@ def test_a_number_that_is_none_is_found_and_its_step_named(wrong, name, text, ba
 
 
 def test_settling_finds_it_too():
-    log = StepLog(Writer(), Quiet(), every=100)
+    log = MetricLogger(Writer(), Quiet(), every=100)
     for step in range(1, 4):
         log.add(step, metrics(loss=math.nan if step == 2 else 1.0))
     with pytest.raises(NonFiniteError, match="the loss at step 2 is nan"):
-        log.settle()
+        log.flush()
 
 
 def test_speed_is_that_of_the_device_and_not_of_dispatching():
@@ -177,7 +177,7 @@ def test_speed_is_that_of_the_device_and_not_of_dispatching():
     x, writer = jnp.full((200, 200), 0.01), Writer()
     slow(x).block_until_ready()
     with Progress(total=24) as progress:
-        log, start, dispatching = StepLog(writer, progress, every=4), None, 0.0
+        log, start, dispatching = MetricLogger(writer, progress, every=4), None, 0.0
         for step in range(1, 25):
             before = time.monotonic()
             x = slow(x)
@@ -185,7 +185,7 @@ def test_speed_is_that_of_the_device_and_not_of_dispatching():
             log.add(step, metrics(count=1000) | {"trace": (x[0, 0], jnp.int32(1))})
             if start is None and writer.rows:
                 start = time.monotonic()
-        log.settle()
+        log.flush()
         wall = time.monotonic() - start
     assert "tokens_per_second" not in writer.rows[0][2]
     windows = sum(values["tokens"] / values["tokens_per_second"] for _, _, values in writer.rows[1:])
@@ -197,14 +197,14 @@ def test_500_steps_leave_nothing_behind():
     model = small_language_model()
     state = small_state(model, adamw, hyper_of(model))
     step_function = jax.jit(make_train_step(token_loss(model), adamw, cosine), donate_argnums=0)
-    batches, log = [text_batch(2, seed) for seed in range(4)], StepLog(Writer(), Quiet(), every=10)
+    batches, log = [text_batch(2, seed) for seed in range(4)], MetricLogger(Writer(), Quiet(), every=10)
     arrays, memory = [], []
     for step in range(1, 601):
         state, latest = step_function(state, jax.device_put(batches[step % 4]))
         log.add(step, latest)
         if step in (100, 600):
             del latest
-            log.settle()
+            log.flush()
             arrays.append(len(jax.live_arrays()))
             memory.append(resident_megabytes())
     assert arrays[0] == arrays[1]

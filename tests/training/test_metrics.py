@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from training.metrics import MetricWriter, Totals, perplexity, read_metrics
+from training.metrics import MetricAccumulator, MetricWriter, perplexity, read_metrics
 
 
 def test_means_are_sums_over_counts():
-    totals = Totals()  # 10 tokens of loss 2 and 100 tokens of loss 4: not the mean of the means, 3.0
+    totals = MetricAccumulator()  # 10 tokens of loss 2 and 100 tokens of loss 4: not the mean of the means, 3.0
     totals.add({"loss": (np.float32(20.0), np.int32(10)), "accuracy": (5, 10)})
     totals.add({"loss": (jnp.float32(400.0), jnp.int32(100)), "accuracy": (50, 100)})
     assert totals.means() == {"loss": pytest.approx(420 / 110, abs=1e-12), "accuracy": 0.5}
@@ -20,7 +20,7 @@ def test_means_are_sums_over_counts():
 
 
 def test_totals_are_kept_in_float64_and_integers():
-    totals = Totals()
+    totals = MetricAccumulator()
     for _ in range(1000):
         totals.add({"loss": (np.float32(2.0**24), np.int32(2**30))})
         totals.add({"loss": (np.float32(1.0), np.int32(1))})
@@ -29,20 +29,20 @@ def test_totals_are_kept_in_float64_and_integers():
 
 
 def test_nothing_counted_is_zero_and_seen_in_the_counts():
-    totals = Totals()
+    totals = MetricAccumulator()
     totals.add({"loss": (0.0, 0)})
     assert totals.means() == {"loss": 0.0} and totals.counts == {"loss": 0}
 
 
 def test_a_count_is_an_integer():
     with pytest.raises(TypeError):
-        Totals().add({"loss": (1.0, 0.5)})
+        MetricAccumulator().add({"loss": (1.0, 0.5)})
 
 
 def test_totals_go_through_json():
-    totals = Totals()
+    totals = MetricAccumulator()
     totals.add({"loss": (0.1, 3)})
-    again = Totals(**json.loads(json.dumps(dataclasses.asdict(totals))))
+    again = MetricAccumulator(**json.loads(json.dumps(dataclasses.asdict(totals))))
     again.add({"loss": (0.2, 4)})
     totals.add({"loss": (0.2, 4)})
     assert again == totals

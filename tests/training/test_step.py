@@ -25,10 +25,10 @@ from tests.training.samples import (
     table_state,
     text_batch,
 )
-from training.average import averaged
-from training.checkpoint import Checkpoints
+from training.checkpoint import CheckpointManager
+from training.ema import averaged
 from training.loss import token_loss
-from training.metrics import Totals
+from training.metrics import MetricAccumulator
 from training.optimizer import adamw
 from training.schedules import SCHEDULES, cosine, noam
 from training.step import make_train_step
@@ -36,8 +36,8 @@ from training.step import make_train_step
 ROWS = 8
 
 
-def stepper(loss, optimizer=sgd, schedule=constant_rate, accumulation=1):
-    return jax.jit(make_train_step(loss, optimizer, schedule, accumulation))
+def stepper(loss, optimizer=sgd, schedule=constant_rate, grad_accumulation_steps=1):
+    return jax.jit(make_train_step(loss, optimizer, schedule, grad_accumulation_steps))
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,12 @@ def step(model):
 # Sums and counts
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_microbatches_of_10_and_100_tokens(accumulation):
+@pytest.mark.parametrize("grad_accumulation_steps", [1, 2])
+def test_microbatches_of_10_and_100_tokens(grad_accumulation_steps):
     """Losses 2 and 4 make 420 / 110, and not the mean of the means, 3.0; the gradient likewise."""
     params, batch = known_batch()
     state = table_state(params)
-    new, metrics = stepper(token_loss(TableModel()), accumulation=accumulation)(state, batch)
+    new, metrics = stepper(token_loss(TableModel()), grad_accumulation_steps=grad_accumulation_steps)(state, batch)
     assert int(metrics["loss"][1]) == 110
     assert mean(metrics["loss"]) == pytest.approx(3.818182, abs=1e-5)
     probability = np.stack([np.full(100, 1 - np.exp(-loss)) for loss in (2.0, 4.0)])  # of the wrong label
@@ -75,7 +75,7 @@ def test_multi_steps_of_optax_would_give_another_number():
 
     batch = {"sum": np.float32([20, 400]), "count": np.int32([10, 100])}
     state = table_state({"w": np.float32(0)})
-    new, _ = stepper(loss, accumulation=2)(state, batch)
+    new, _ = stepper(loss, grad_accumulation_steps=2)(state, batch)
     assert new.params["w"] == pytest.approx(-420 / 110)
     theirs = optax.MultiSteps(optax.sgd(1.0), every_k_schedule=2)
     params = multi = None
@@ -87,8 +87,8 @@ def test_multi_steps_of_optax_would_give_another_number():
     assert params["w"] == pytest.approx(-3.0)
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_a_loss_that_counts_sentences_is_divided_by_sentences(accumulation):
+@pytest.mark.parametrize("grad_accumulation_steps", [1, 2])
+def test_a_loss_that_counts_sentences_is_divided_by_sentences(grad_accumulation_steps):
     params, batch = known_batch()
     by_tokens = token_loss(TableModel())
 
@@ -96,7 +96,7 @@ def test_a_loss_that_counts_sentences_is_divided_by_sentences(accumulation):
         metrics = by_tokens(params, batch, key, hyper)
         return metrics | {"loss": (metrics["loss"][0], batch["weights"].any(axis=1).sum(dtype=jnp.int32))}
 
-    new, metrics = stepper(by_sentences, accumulation=accumulation)(table_state(params), batch)
+    new, metrics = stepper(by_sentences, grad_accumulation_steps=grad_accumulation_steps)(table_state(params), batch)
     assert mean(metrics["loss"]) == pytest.approx(210, rel=1e-5)
     moved = np.abs(params["logits"] - new.params["logits"])[..., 1].sum()
     assert moved == pytest.approx((10 * (1 - np.exp(-2)) + 100 * (1 - np.exp(-4))) / 2, rel=1e-5)
@@ -111,7 +111,7 @@ def test_accumulation_changes_no_number():
     whole, metrics = stepper(loss)(state, batch)
     assert mean(metrics["gradient_norm"]) > 0.1
     for pieces in (2, 4, 8):
-        new, accumulated = stepper(loss, accumulation=pieces)(state, batch)
+        new, accumulated = stepper(loss, grad_accumulation_steps=pieces)(state, batch)
         assert_near(new.params, whole.params, 1e-6)
         for name in metrics:
             assert mean(accumulated[name]) == pytest.approx(mean(metrics[name]), rel=1e-5), (name, pieces)
@@ -121,23 +121,25 @@ def test_accumulation_changes_no_number():
 def test_accumulation_that_does_not_divide_is_one_clear_line():
     params, batch = known_batch()
     with pytest.raises(ValueError) as error:
-        stepper(token_loss(TableModel()), accumulation=3)(table_state(params), batch)
-    assert str(error.value) == "accumulation=3 must divide the batch of 2 rows"
+        stepper(token_loss(TableModel()), grad_accumulation_steps=3)(table_state(params), batch)
+    assert str(error.value) == "grad_accumulation_steps=3 must divide the batch of 2 rows"
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_a_batch_without_a_token_changes_nothing(accumulation):
+@pytest.mark.parametrize("grad_accumulation_steps", [1, 2])
+def test_a_batch_without_a_token_changes_nothing(grad_accumulation_steps):
     params, batch = known_batch()
     batch |= {"weights": np.zeros_like(batch["weights"])}
-    new, metrics = stepper(token_loss(TableModel()), accumulation=accumulation)(table_state(params), batch)
+    new, metrics = stepper(token_loss(TableModel()), grad_accumulation_steps=grad_accumulation_steps)(
+        table_state(params), batch
+    )
     assert_same_bits(new.params, params)
-    totals = Totals()
+    totals = MetricAccumulator()
     totals.add(metrics)
     assert totals.means()["loss"] == 0 and totals.counts["loss"] == 0 and totals.means()["gradient_norm"] == 0
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_a_batch_without_a_token_makes_no_update(accumulation):
+@pytest.mark.parametrize("grad_accumulation_steps", [1, 2])
+def test_a_batch_without_a_token_makes_no_update(grad_accumulation_steps):
     """Not by momentum, nor by weight decay, nor of the moments and the moving average; but the step is counted."""
     everything = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-9, "weight_decay": 0.1, "clip_norm": 1.0, "ema": 0.9}
     everything |= {"warmup_steps": 10.0, "total_steps": 20.0, "final_lr_fraction": 0.0}
@@ -149,7 +151,7 @@ def test_a_batch_without_a_token_makes_no_update(accumulation):
         errors = (params["kernel"] - 1) ** 2 * batch["weights"]
         return {"loss": (errors.sum(), batch["weights"].sum(dtype=jnp.int32))}
 
-    step = stepper(loss, optimizer, cosine, accumulation)
+    step = stepper(loss, optimizer, cosine, grad_accumulation_steps)
     real, blank = ({"weights": np.full((2, 3), value)} for value in (True, False))
     for _ in range(2):  # before anything was learned, and then with momentum
         after, metrics = step(state, blank)
@@ -188,7 +190,7 @@ def test_the_schedule_counts_updates_and_not_microbatches():
         "epsilon": 1e-9,
     }
     state = table_state({"w": np.float32(1)}, optimizer=adamw, **hyper)
-    step = stepper(counting_loss, adamw, cosine, accumulation=4)
+    step = stepper(counting_loss, adamw, cosine, grad_accumulation_steps=4)
     microbatches = np.ones((8, 1), np.float32)
     state, metrics = run(step, state, [{"x": microbatches[:4]}, {"x": microbatches[4:]}])
     assert int(state.step) == 2 and int(optax.tree_utils.tree_get(state.opt_state, "count")) == 2
@@ -202,9 +204,9 @@ def test_learning_rates_go_on_after_a_restart(name, tmp_path):
     state = table_state({"w": np.float32(1)}, **hyper)
     whole, metrics = run(step, state, 8 * [batch])
     half, before = run(step, state, 4 * [batch])
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
         checkpoints.save(4, half, {})
-    with Checkpoints(tmp_path, keep=1) as checkpoints:
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
         restored, _ = checkpoints.restore(like=jax.eval_shape(lambda: state))
     end, after = run(step, restored, 4 * [batch])
     assert_same_bits([each["learning_rate"] for each in before + after], [each["learning_rate"] for each in metrics])
@@ -232,7 +234,7 @@ def test_no_two_microbatches_share_a_key():
         drawn = jax.random.uniform(key)
         return {"loss": (params["w"], jnp.int32(1)), "first": (drawn, jnp.int32(1)), "second": (drawn**2, jnp.int32(1))}
 
-    step, seen = stepper(loss, accumulation=2), set()
+    step, seen = stepper(loss, grad_accumulation_steps=2), set()
     state = table_state({"w": np.float32(0)})
     for _ in range(3):
         state, metrics = step(state, {"x": np.zeros(2)})

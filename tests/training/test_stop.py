@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from training.stop import SIGNALS, StopRequest
+from training.stop import SIGNALS, PreemptionGuard
 
 
 class Interrupted(Exception):
@@ -34,7 +34,7 @@ def earlier():
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_is_noted_and_does_nothing_else(earlier, number, code):
-    with StopRequest() as stop:
+    with PreemptionGuard() as stop:
         assert stop.signal is None and stop.exit_code == 0
         signal.raise_signal(number)
         assert stop.signal is number and stop.exit_code == code
@@ -43,7 +43,7 @@ def test_a_signal_is_noted_and_does_nothing_else(earlier, number, code):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_second_one_does_what_it_always_did(earlier, number):
-    with StopRequest() as stop:
+    with PreemptionGuard() as stop:
         signal.raise_signal(number)
         with pytest.raises(Interrupted):
             signal.raise_signal(number)
@@ -53,7 +53,7 @@ def test_the_second_one_does_what_it_always_did(earlier, number):
 
 def test_ctrl_c_after_a_sigterm_changes_nothing(earlier):
     """A scheduler that sent SIGTERM looks for 143, whatever else comes while the run saves."""
-    with StopRequest() as stop:
+    with PreemptionGuard() as stop:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
         assert stop.signal is signal.SIGTERM and stop.exit_code == 143
@@ -64,7 +64,7 @@ def test_ctrl_c_after_a_sigterm_changes_nothing(earlier):
 
 def test_a_terminal_that_closes_sends_several(earlier):
     """The shell and the system each send a SIGHUP: the second must not end the save that the first asked for."""
-    with StopRequest() as stop:
+    with PreemptionGuard() as stop:
         for _ in range(3):
             signal.raise_signal(signal.SIGHUP)
         assert stop.signal is signal.SIGHUP
@@ -100,7 +100,7 @@ def test_what_is_said_to_a_closed_terminal_goes_nowhere():
 def test_a_signal_that_is_ignored_stays_ignored(number):
     """As under `nohup`."""
     signal.signal(number, signal.SIG_IGN)
-    with StopRequest() as stop:
+    with PreemptionGuard() as stop:
         signal.raise_signal(number)
         assert stop.signal is None and signal.getsignal(number) is signal.SIG_IGN
     assert signal.getsignal(number) is signal.SIG_IGN
@@ -110,7 +110,7 @@ def test_a_signal_that_is_ignored_stays_ignored(number):
 def test_afterwards_all_is_as_before(earlier, number):
     handler = signal.getsignal(number)
     for came in (False, True):
-        with pytest.raises(RuntimeError), StopRequest():
+        with pytest.raises(RuntimeError), PreemptionGuard():
             if came:
                 signal.raise_signal(number)
             raise RuntimeError
@@ -124,7 +124,7 @@ def test_outside_of_the_main_thread_nothing_changes(earlier):
     handler, seen = signal.getsignal(signal.SIGTERM), []
 
     def work():
-        with StopRequest() as stop:
+        with PreemptionGuard() as stop:
             seen.append((signal.getsignal(signal.SIGTERM), stop.signal))
 
     thread = threading.Thread(target=work)

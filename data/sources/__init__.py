@@ -1,0 +1,1 @@
+"""Where examples come from: `--data.source`, files that users have, TFDS datasets."""

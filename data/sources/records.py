@@ -1,0 +1,156 @@
+"""The texts of a prepared dataset: one by one as they are shown, or a whole split at once as they are encoded."""
+
+import bisect
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, overload
+
+from data.sources.builders import damaged
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class DatasetView:
+    """A prepared dataset under the user's name for it, its text features under ours. Stands for its builder."""
+
+    builder: "tfds.core.DatasetBuilder"
+    name: str
+    """The source in the user's words, as messages name it: tsv:PATH."""
+    columns: Mapping[str, str]
+    """Our name (source and target, or text) -> the feature's."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Split -> the TFDS slice that it stands for, where that is not the split of this name."""
+
+    @property
+    def data_path(self) -> Any:
+        return self.builder.data_path
+
+    @property
+    def info(self) -> "DatasetViewInfo":
+        return DatasetViewInfo(self.builder.info, self.columns, self.parts)
+
+    def as_data_source(self, split: str, **options: Any) -> Sequence:
+        return self.builder.as_data_source(self.parts.get(split, split), **options)
+
+
+@dataclass(frozen=True)
+class DatasetViewInfo:
+    """What is asked of a `DatasetInfo`, for `DatasetView`."""
+
+    info: "tfds.core.DatasetInfo"
+    columns: Mapping[str, str]
+    parts: Mapping[str, str]
+
+    @property
+    def features(self) -> dict[str, Any]:
+        return {name: self.info.features[feature] for name, feature in self.columns.items()}
+
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        return dict(self.info.splits) | {split: self.info.splits[part] for split, part in self.parts.items()}
+
+    @property
+    def metadata(self) -> Any:
+        return self.info.metadata
+
+
+class Examples(Sequence):
+    """The examples of a split in file order, each a dict of str; read from disk when asked for."""
+
+    def __init__(self, builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> None:
+        """Raises ValueError for a split that the dataset lacks."""
+        check_split(builder, split)
+        self._builder, self._source = builder, _raw(builder, split)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, str]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, str]]: ...
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"example {index} of {len(self)}")
+        names = tuple(self._builder.info.features)
+        (values,) = _texts(self._builder, self._source, [index % len(self)], names)
+        return dict(zip(names, values))
+
+
+class ConcatExamples(Sequence):
+    """Those of several sources, one source behind the other."""
+
+    def __init__(self, parts: Sequence[Examples]) -> None:
+        self._parts = parts
+        self._ends = list(itertools.accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"example {index} of {len(self)}")
+        index %= len(self)
+        part = bisect.bisect_right(self._ends, index)
+        return self._parts[part][index - self._ends[part] + len(self._parts[part])]
+
+
+def check_split(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> None:
+    """Raises ValueError unless the dataset has a split of this name with at least one example."""
+    splits = builder.info.splits
+    if split not in splits:
+        raise ValueError(f"{builder.name} has no split {split!r}: there are {', '.join(splits)}")
+    if not splits[split].num_examples:
+        raise ValueError(f"split {split!r} of {builder.name} has no examples")
+
+
+def read_columns(
+    builder: "tfds.core.DatasetBuilder | DatasetView", split: str, names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Text features `names` of all examples of `split`, in file order: name -> texts.
+
+    Raises ValueError as `check_split`, and for data on disk that are damaged or do not belong to this dataset.
+    """
+    check_split(builder, split)
+    source = _raw(builder, split)
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for start in range(0, len(source), _CHUNK):
+        rows = range(start, min(start + _CHUNK, len(source)))
+        for values in _texts(builder, source, list(rows), names):
+            for column, value in zip(columns.values(), values):
+                column.append(value)
+    return columns
+
+
+def _raw(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> Sequence:
+    """The records as they lie on disk: 11 µs an example, where TFDS's own decoding takes 70."""
+    from tensorflow_datasets.core.decode import DeserializeMethod
+
+    return builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+
+
+def _texts(
+    builder: "tfds.core.DatasetBuilder | DatasetView", source: Sequence, rows: list[int], names: Iterable[str]
+) -> Iterator[list[str]]:
+    from google.protobuf.message import DecodeError
+    from tensorflow_datasets.proto import tf_example_pb2
+
+    columns = builder.columns if isinstance(builder, DatasetView) else {}
+    features = [columns.get(name, name) for name in names]
+    try:
+        for record in source.__getitems__(rows):
+            feature = tf_example_pb2.Example.FromString(record).features.feature
+            yield [feature[name].bytes_list.value[0].decode() for name in features]
+    except (RuntimeError, DecodeError, UnicodeDecodeError) as error:  # array_record's own checksums say RuntimeError
+        raise damaged(builder.data_path, error) from None
+    except IndexError:
+        raise damaged(builder.data_path, f"its records lack {' or '.join(features)}") from None

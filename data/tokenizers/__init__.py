@@ -1,0 +1,1 @@
+"""Tokenizers: characters, bytes, byte-level BPE, pretokenized words."""

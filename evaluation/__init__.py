@@ -1,0 +1,1 @@
+"""Numbers of a trained model: the field's metrics, and the evaluation of a split."""

@@ -1,0 +1,1 @@
+"""A trained model in use: translate lines, continue text."""

@@ -1,0 +1,217 @@
+"""Text in, text out, with a trained encoder–decoder: what reports, generate.py and evaluate.py share."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data.pairs import source_batches
+from data.sequences import Sequences, encode
+from data.tokenizers.base import BOS, EOS, PAD
+from decoding import beam_search, greedy, log_likelihood, prefill_transformer, row_keys, sample
+from inference.generation_config import DecodingOptions
+
+if TYPE_CHECKING:
+    from experiments.experiment import Trained
+    from workdir.restore import LoadedModel, Run
+
+
+NOT_NUMBERS = "the model's outputs are not numbers (NaN or infinite); its parameters may be damaged, or too large"
+"""What is said where decoding finds logits that are no distribution."""
+
+
+class CrossAttention(NamedTuple):
+    """Which source characters each target character was written from."""
+
+    weights: np.ndarray
+    """[L, H, T, S]: row t is where the decoder looked when it wrote target token t."""
+    source: list[str]
+    target: list[str]
+
+
+class Hypothesis(NamedTuple):
+    """One output for one line."""
+
+    text: str
+    score: float
+    """Beam search: ln p / ((5 + L) / 6)^α. Otherwise ln p, summed over its tokens; NaN if scores were not asked for.
+    p is the probability among the tokens that may be written, `DecodingOptions.suppress_ids` not among them."""
+    finished: bool
+    """False: it was cut off, having no end after as many tokens as there may be."""
+    tokens: np.ndarray
+    """int32, its end not among them."""
+
+
+def output_length(trained: Trained | LoadedModel | Run, options: DecodingOptions) -> int:
+    """Tokens that an output may have, its end counted: what `options` say, or as many as the longest training target.
+
+    Raises:
+      ValueError: more than the model has positions for.
+    """
+    length, most = options.max_tokens or trained.spec.max_target_length, trained.model.config.max_length
+    if length > most:
+        raise ValueError(f"outputs of {length} tokens are longer than the model's {most} positions (model.max_length)")
+    return length
+
+
+class Translator:
+    """Decoding of text in batches, compiled once for each width that training had.
+
+    Args:
+      trained: the model, its parameters, tokenizers and limits.
+      options: greedy unless told otherwise.
+      scores: whether hypotheses have scores where they cost an extra pass, which is without a beam.
+
+    Raises:
+      ValueError: as `output_length`.
+    """
+
+    def __init__(
+        self, trained: Trained | LoadedModel, options: DecodingOptions | None = None, scores: bool = False
+    ) -> None:
+        options = options or DecodingOptions()
+        self._trained, self._spec, self._rows = trained, trained.spec, options.batch_size
+        self._tokenizers = trained.tokenizers
+        self.max_tokens = output_length(trained, options)
+        self._key = jax.random.key(options.seed, impl="threefry2x32")
+        # What does not change the program is left out, so that one is compiled for all.
+        static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
+        self._decode = partial(_decode, trained.model, options=static, scores=scores)
+        self._has_scores = scores or options.beam > 1
+
+    @property
+    def max_source_length(self) -> int:
+        """Tokens of the longest source that is not cut, its end counted."""
+        return self._spec.source_widths[-1]
+
+    def split(self, split: str) -> list[str]:
+        """The output for every example of `split`, in the order of `data.examples(split)`. Of `Trained` only."""
+        return [best.text for best, *_ in self.split_hypotheses(split)]
+
+    def split_hypotheses(self, split: str, progress: Callable[[int], None] | None = None) -> list[list[Hypothesis]]:
+        """As `split`, the n best of each; of a blank source one, and blank, as for a blank line of generate.py."""
+        data = self._trained.data
+        data.num_examples(split)  # complains if there is no such split
+        found = self.hypotheses(data.encoded["source"][split], progress=progress)
+        blank = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
+        sources = (example["source"] for example in data.examples(split))
+        return [best if source.strip() else blank for best, source in zip(found, sources, strict=True)]
+
+    def lines(self, lines: Sequence[str]) -> list[str]:
+        """The output for each line, same order and number.
+
+        Raises:
+          ValueError: a line is longer than the model's longest source; names it.
+        """
+        sources = self.encode(lines)
+        for number in np.flatnonzero(sources.lengths > self.max_source_length)[:1]:
+            raise ValueError(
+                f"line {number + 1} has {sources.lengths[number] - 1} tokens, "
+                f"the model reads at most {self.max_source_length - 1}: {lines[number]!r}"
+            )
+        return [best.text for best, *_ in self.hypotheses(sources)]
+
+    def encode(self, lines: Sequence[str]) -> Sequences:
+        """Lines as ids; longer ones than `max_source_length` are cut when they are decoded."""
+        return encode(self._tokenizers["source"], lines, "input")
+
+    def hypotheses(
+        self, sources: Sequences, numbers: np.ndarray | None = None, progress: Callable[[int], None] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The n best outputs for each source, the best first; fewer where there are not so many different ones.
+
+        Of a source without tokens it is the empty text, whatever the model would say: nothing in, nothing out.
+
+        Args:
+          numbers: int [N], those of the sources, which what is sampled depends on. None: from 0 on.
+          progress: called with the number of sources that have been decoded, after each batch.
+
+        Raises:
+          ValueError: the model's outputs for a source are not numbers; names its line, which is its number from 1.
+        """
+        count = len(sources.lengths)
+        numbers = np.arange(count) if numbers is None else numbers
+        # A few lines are not made wait for a whole batch; powers of two, so that there are few programs.
+        size = min(self._rows, 1 << max(count - 1, 0).bit_length())
+        found: list[list[Hypothesis]] = [[]] * count
+        done = 0
+        for rows, source in source_batches(sources, self._spec.source_widths, size):
+            keys = row_keys(self._key, jnp.asarray(np.where(rows < 0, 0, numbers[rows]), jnp.int32))
+            *outputs, defined = jax.device_get(self._decode(self._trained.params, source, keys))
+            for row in rows[~defined & (rows >= 0)]:
+                if sources.lengths[row] > 1:
+                    raise ValueError(f"line {numbers[row] + 1}: {NOT_NUMBERS}")
+            for place in np.flatnonzero(rows >= 0):
+                found[rows[place]] = self._texts(*(array[place] for array in outputs))
+            done += int((rows >= 0).sum())
+            if progress is not None:
+                progress(done)
+        for blank in np.flatnonzero(sources.lengths == 1):
+            found[blank] = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
+        return found
+
+    def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:
+        """The weights of the decoder's attention over `line` while it writes `tokens`; None: its best output."""
+        sources = self.encode([line])
+        if tokens is None:
+            tokens = self.hypotheses(sources)[0][0].tokens
+        _, source = next(iter(source_batches(sources, self._spec.source_widths, 1)))
+        target = np.full((1, self.max_tokens), PAD, np.int32)
+        written = np.array([BOS, *tokens], np.int32)[: self.max_tokens]
+        target[0, : len(written)] = written
+        read = int((source != PAD).sum())
+        weights = np.asarray(_cross_attention(self._trained.model, self._trained.params, source, target))
+        sides = (("source", source[0, : read - 1]), ("target", tokens))
+        symbols = [[*(self._tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
+        symbols[1] = symbols[1][: len(written)]  # what was cut off has no end
+        return CrossAttention(weights[:, 0, :, : len(written), :read], *symbols)
+
+    def _texts(self, tokens: np.ndarray, scores: np.ndarray, finished: np.ndarray, valid: np.ndarray) -> list:
+        found = []
+        for row in np.flatnonzero(valid):
+            ids = tokens[row][(tokens[row] != PAD) & (tokens[row] != EOS)]
+            score = float(scores[row]) if self._has_scores else math.nan
+            found.append(Hypothesis(self._tokenizers["target"].decode(ids), score, finished[row], ids))
+        return found
+
+
+@partial(jax.jit, static_argnames=("model", "options", "scores"))
+def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bool):
+    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row; and defined [B].
+
+    Scores are 0 where they were not asked for.
+    """
+    first = jnp.full((source.shape[0], 1), BOS, source.dtype)
+    start = prefill_transformer(model, params, source, first, max_tokens=options.max_tokens)
+    suppress = {"suppress_ids": options.suppress_ids}
+    ends = {"max_tokens": options.max_tokens, "end_id": EOS, "pad_id": PAD, **suppress}
+    if options.beam > 1:
+        penalty = options.length_penalty
+        best = beam_search(*start, beam_size=options.beam, length_penalty=penalty, num_results=options.nbest, **ends)
+        return best.tokens, best.scores, best.finished, best.valid, best.defined
+    if options.sample:
+        choice = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p")}
+        decoded = sample(*start, keys, **choice, **ends)
+    else:
+        decoded = greedy(*start, **ends)
+    # Without scores 0 on the device, NaN only on the host: JAX_DEBUG_NANS takes any on the device for a fault.
+    score, defined = jnp.zeros(source.shape[0]), decoded.defined
+    if scores:
+        likelihood = log_likelihood(model, params, source, decoded.tokens, first_id=BOS, **suppress)
+        score, defined = likelihood.log_probability, defined & likelihood.defined
+    valid = jnp.ones_like(decoded.finished)
+    return *(each[:, None] for each in (decoded.tokens, score, decoded.finished, valid)), defined
+
+
+@partial(jax.jit, static_argnames="model")
+def _cross_attention(model, params, source, target):
+    """[L, 1, H, T, S]."""
+    _, sown = model.apply({"params": params}, source, target, mutable=["intermediates"])
+    return sown["intermediates"]["decoder_cross_attention"][0]

@@ -1,0 +1,106 @@
+"""Which of a run's checkpoints is meant: best, last, a step, the average of several, or the moving average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from training.checkpoint import CheckpointManager
+from training.ema import AveragedState
+
+
+@dataclass(frozen=True)
+class SelectedParams:
+    """Parameters, and what they are."""
+
+    params: Any
+    name: str
+    """For a file name: `step1000`, `average5-step1000`, `ema-step1000`."""
+    description: str
+    """For people."""
+
+
+def select_params(checkpoints: CheckpointManager, like: Any, choice: str, keep: int) -> SelectedParams:
+    """The parameters that `choice` names.
+
+    - `last`: those of the newest checkpoint that can be read.
+    - `best`: those of the checkpoint with the best `best_metric`, of equals the newest.
+    - STEP, a number: those of that step.
+    - `average:K`: the mean of the newest K checkpoints, added up in float64, rounded once.
+    - `ema`: the moving average that was kept while they were trained (`--train.ema`), at the newest checkpoint.
+
+    Args:
+      like: the train state, or its shapes.
+      keep: how many of the newest checkpoints are kept, without a gap. An older one is there only because it was the
+        best, and belongs into no average.
+
+    Raises:
+      ValueError: another word; no such checkpoint, fewer than K, no metrics, or no moving average; names what there is.
+      OSError: a checkpoint that is needed cannot be read; names it.
+    """
+    if choice in ("last", "ema"):
+        if (newest := checkpoints.restore_newest(like)) is None:
+            raise ValueError("there is no checkpoint yet")
+        return _last(*newest[:2]) if choice == "last" else _moving_average(*newest[:2])
+    steps = checkpoints.steps()
+    if not steps:
+        raise ValueError("there is no checkpoint yet")
+    there = f"there are steps {', '.join(map(str, steps))}"
+    kind, colon, count = choice.partition(":")
+    if kind == "average" and colon:
+        number = _number(count)
+        if not number:
+            raise ValueError(f"checkpoint average:K wants a number of checkpoints, 1 or more, got {choice!r}")
+        newest = steps[-keep:]
+        if number > len(newest):
+            raise ValueError(
+                f"{choice} wants the newest {number} checkpoints, and the run has kept {len(newest)} "
+                f"({', '.join(map(str, newest))}); train.max_to_keep, here {keep}, says how many are kept"
+            )
+        return _average(checkpoints, like, newest[-number:])
+    if choice == "best":
+        if (best := checkpoints.best()) is None:
+            raise ValueError(
+                f"no checkpoint was saved with a finite {checkpoints.best_metric}, which tells the best; {there}"
+            )
+        step, value = best
+        description = f"step {step:,}, the best by validation {checkpoints.best_metric} ({value:.4f})"
+        return SelectedParams(_params(checkpoints, like, step), f"step{step}", description)
+    step = _number(choice)
+    if step is None:
+        raise ValueError(f"checkpoint must be best, last, STEP, average:K or ema, got {choice!r}")
+    if step not in steps:
+        raise ValueError(f"no checkpoint of step {step}: {there}")
+    return SelectedParams(_params(checkpoints, like, step), f"step{step}", f"step {step:,}")
+
+
+def _last(step: int, state: Any) -> SelectedParams:
+    return SelectedParams(state.params, f"step{step}", f"step {step:,}, the last")
+
+
+def _moving_average(step: int, state: Any) -> SelectedParams:
+    if not isinstance(state.opt_state, AveragedState):
+        raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
+    return SelectedParams(state.opt_state.average, f"ema-step{step}", f"the moving average at step {step:,}")
+
+
+def _average(checkpoints: CheckpointManager, like: Any, steps: list[int]) -> SelectedParams:
+    total = None
+    for step in steps:
+        params = jax.tree.map(lambda x: np.asarray(x, np.float64), _params(checkpoints, like, step))
+        total = params if total is None else jax.tree.map(np.add, total, params)
+    dtypes = jax.tree.map(lambda x: x.dtype, like.params)
+    mean = jax.tree.map(lambda x, dtype: jax.numpy.asarray(x / len(steps), dtype), total, dtypes)
+    description = f"the mean of the last {len(steps)}, steps {', '.join(f'{step:,}' for step in steps)}"
+    return SelectedParams(mean, f"average{len(steps)}-step{steps[-1]}", description)
+
+
+def _params(checkpoints: CheckpointManager, like: Any, step: int) -> Any:
+    return checkpoints.restore(like, step)[0].params
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isascii() and word.isdecimal() else None
