@@ -43,7 +43,6 @@ def main() -> None:
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
     import data.loading
-    from experiments.experiment import Trained
     from inference.translator import output_length
     from workdir.data_record import check_data_record
     from workdir.evaluation_files import make_folder, save_evaluation
@@ -57,7 +56,7 @@ def main() -> None:
         if options.nbest > 1:
             raise ValueError("one output of each line is scored: --nbest is for generate.py")
         if not run.is_language_model:
-            output_length(run, options)
+            output_length(run.model, run.spec, options)
         chosen = run.select_params(options.checkpoint)
         config = run.experiment.config
         with contextlib.redirect_stdout(sys.stderr):
@@ -73,22 +72,24 @@ def main() -> None:
     log(f"{path} ({run.experiment.name}): {chosen.words}")
     from evaluation.evaluate_split import evaluate_pairs, evaluate_text
 
-    trained = Trained(config, run.model, chosen.params, loaded, run.directory.figures)
+    trained = run.loaded(chosen.params)
     names, details = [options.split, chosen.name], {"split": options.split, "checkpoint": options.checkpoint}
     with exit_on_error(PROGRAM):
         if run.is_language_model:
-            found = evaluate_text(trained, options.split)
+            found = evaluate_text(trained, loaded, options.split, config.train.logits_chunk)
         else:
             task = run.experiment.task if options.task == "card" else options.task
             group = _group(options, default, loaded)
             count = loaded.num_examples(options.split)
             found = evaluate_pairs(
                 trained,
+                loaded,
                 options.split,
                 options.decoding,
                 task,
                 group=group,
                 tokenized=options.tokenized,
+                logits_chunk=config.train.logits_chunk,
                 progress=lambda done: _progress(done, count),
             )
             names += [options.name, *([task] if task != run.experiment.task else [])]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from inference.generation_config import DecodingOptions
 
 if TYPE_CHECKING:
-    from workdir.restore import LoadedModel, Run
+    from inference.trained_model import TrainedModel
+    from workdir.restore import Run
 
 PROGRAM = "python generate.py"
 
@@ -88,7 +89,7 @@ def _check(run: Run, path: str, options: GenerateOptions) -> None:
             f"--prompt is for a language model, and {path} is an encoder–decoder: it reads lines from stdin"
         )
     else:
-        output_length(run, options)
+        output_length(run.model, run.spec, options)
     if options.interactive and options.prompt is not None:
         raise ValueError("--interactive reads prompts from stdin: give it, or --prompt")
     if options.attention:
@@ -99,7 +100,7 @@ def _check(run: Run, path: str, options: GenerateOptions) -> None:
             raise ValueError(f"--attention {directory} is there already: name a new directory")
 
 
-def _continue(model: LoadedModel, options: GenerateOptions) -> None:
+def _continue(model: TrainedModel, options: GenerateOptions) -> None:
     from cli.terminal import log
     from data.tokenizers.base import UNK
     from inference.text_generation import continuation, tokens_in_sight

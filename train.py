@@ -10,9 +10,10 @@ In a notebook: `from experiments import dates; from train import train; result =
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.experiment import Experiment
@@ -35,10 +36,10 @@ def train(experiment: Experiment) -> TrainResult:
     """
     # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
     import jax
-    from workdir.spec import save_spec, spec_of
 
     from analysis.curves import training_curves
     from data.loading import load
+    from data.spec import spec_of
     from experiments.experiment import Trained, check_data_matches_model
     from experiments.saved_config import config_record
     from training.compilation import compile_step
@@ -60,6 +61,7 @@ def train(experiment: Experiment) -> TrainResult:
     )
     from training.stop import PreemptionGuard
     from workdir.data_record import check_data_record, keep_data_record
+    from workdir.data_spec import save_spec
     from workdir.result import TrainResult, new_state, open_checkpoints, read_result, save_result
     from workdir.run_directory import open_run
 
@@ -91,6 +93,9 @@ def train(experiment: Experiment) -> TrainResult:
     blank_batches = data.blank_batches()
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     spec = spec_of(data)
+
+    def trained(params: Any) -> Trained:
+        return Trained(model, params, data.tokenizers, spec, config, data, run.figures)
 
     with PreemptionGuard() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
@@ -144,7 +149,7 @@ def train(experiment: Experiment) -> TrainResult:
                         validation = evaluate(eval_step, state.params, rows)
                         check_finite(validation, f"on validation after step {step:,}")
                         if experiment.scores is not None:
-                            validation |= experiment.scores(Trained(config, model, state.params, data, run.figures))
+                            validation |= experiment.scores(trained(state.params))
                             check_metric(settings.best_metric, validation)
                     writer.write(step, "validation", validation)
                 regular = last or (step > start and step % settings.save_every == 0)
@@ -164,10 +169,22 @@ def train(experiment: Experiment) -> TrainResult:
                 log.add(step + 1, metrics)
     print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {_in_words(validation)} on validation", flush=True)
 
-    report = experiment.report(Trained(config, model, state.params, data, run.figures))
+    report = experiment.report(trained(state.params))
     curves = run.figures / "training.png"
     training_curves(read_metrics(run.path), curves)
     metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
+    for baseline in experiment.baselines(config) if experiment.baselines else ():
+        inside = dataclasses.replace(baseline.config, workdir=str(run.path / baseline.name))
+        theirs = train(dataclasses.replace(baseline, config=inside)).metrics
+        print(
+            *(
+                f"{key}: {name} {metrics[key]:.4f}, {baseline.name} {theirs[key]:.4f}"
+                for key in metrics
+                if key in theirs and isinstance(theirs[key], float)
+            ),
+            sep="\n",
+        )
+        metrics |= {f"{baseline.name}_{key}": value for key, value in theirs.items()}
     result = TrainResult(run.path, model, state.params, metrics, {"training": curves} | report.figures)
     save_result(run, result)
     return result

@@ -11,13 +11,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Int
 
 from decoding.step import BoundedStep
 from model.cache import Cache, empty_cache, reorder_cache
 from model.components import default_components
+from model.cpu_backend import moves_cache_by_blocks
 from model.language_model import LanguageModel, language_model_logits, language_model_with_cache
 from model.masks import PAD_ID
 from model.shapes import Array
@@ -110,6 +110,4 @@ def _start(
     def reordered(cache: Cache, parents: Array, same: Array) -> Cache:
         return reorder_cache(cache, parents, width + same)
 
-    # Elsewhere memory is fast, and many small copies are not: whole rows are picked there.
-    on_cpu = jax.default_backend() == "cpu"
-    return DecodeInputs(BoundedStep(step, max_tokens, reordered if on_cpu else None), cache, first)
+    return DecodeInputs(BoundedStep(step, max_tokens, reordered if moves_cache_by_blocks() else None), cache, first)

@@ -9,17 +9,10 @@ Goal:     99.5%, reached; worst language 95%, not quite: LOG.md says what was tr
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from data.config import DataConfig
-from experiments.experiment import Config, Experiment, Report, Trained
+from experiments.experiment import Config, Experiment, Report, Trained, rotary_model
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
-
-if TYPE_CHECKING:
-    from model.transformer import Transformer
 
 SHOWN = (
     "2026년 11월 30일 월요일",
@@ -50,17 +43,7 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=25),
     )
-    return Experiment("dates", config, model=model, report=report, task="exact_match")
-
-
-def model(config: Config, vocab_sizes: Mapping[str, int]) -> Transformer:
-    """The Transformer with rotary positions in self-attention, besides the sinusoids."""
-    from experiments.rotary import rotary
-    from model.components import default_components
-    from model.transformer import Transformer
-
-    components = dataclasses.replace(default_components(config.model), rope=rotary(config.model))
-    return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], components)
+    return Experiment("dates", config, model=rotary_model, report=report, task="exact_match")
 
 
 def report(trained: Trained) -> Report:
@@ -77,7 +60,11 @@ def report(trained: Trained) -> Report:
     if not examples:
         return translation.report(trained)
     translator = Translator(trained)
-    outputs = [out for example, out in zip(tested, translator.split("test"), strict=True) if "language" in example]
+    outputs = [
+        out
+        for example, out in zip(tested, translator.split(trained.data, "test"), strict=True)
+        if "language" in example
+    ]
     right: dict[str, list[bool]] = {}
     for example, output in zip(examples, outputs, strict=True):
         right.setdefault(example["language"], []).append(output == example["target"])

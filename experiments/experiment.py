@@ -8,23 +8,22 @@ readable by the command line without waiting for JAX.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data.config import DataConfig
 from data.home import expand_home
+from inference.trained_model import TrainedModel
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 from training.directions import LOSS_METRICS, Direction, check_directions
 
 if TYPE_CHECKING:
     import flax.linen as nn
-    from workdir.spec import DataSpec
 
     from data.loading import PairData, TextData
-    from data.tokenizers.base import Tokenizer
     from training.loss import Loss
     from training.optimizer import Optimizer
     from training.schedules import Schedule
@@ -49,27 +48,13 @@ class Config(Generic[ModelConfig]):
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained model with what belongs to it, as a report gets it."""
+class Trained(TrainedModel):
+    """A trained model with the run that it comes from, as a report gets it."""
 
     config: Config
-    model: nn.Module
-    params: Any
     data: PairData | TextData
     figures: Path
     """Directory to write pictures to."""
-
-    @property
-    def tokenizers(self) -> Mapping[str, Tokenizer]:
-        """Of each side."""
-        return self.data.tokenizers
-
-    @property
-    def spec(self) -> DataSpec:
-        """What the model was made for."""
-        from workdir.spec import spec_of
-
-        return spec_of(self.data)
 
 
 @dataclass(frozen=True)
@@ -93,13 +78,32 @@ def check_data_matches_model(experiment: Experiment, sides: Collection[str]) -> 
 
 def standard_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
     """The model that `config.model` describes, for vocabularies of these sizes."""
+    return build_model(config, vocab_sizes)
+
+
+def rotary_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
+    """`standard_model` with rotary positions in self-attention. Raises ValueError for heads of odd width."""
+    from model.components import rotary_components
+
+    return build_model(config, vocab_sizes, rotary_components(config.model))
+
+
+def modern_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
+    """`standard_model` with rotary positions, RMSNorm and SwiGLU. Raises ValueError for heads of odd width."""
+    from model.components import modern_components
+
+    return build_model(config, vocab_sizes, modern_components(config.model))
+
+
+def build_model(config: Config, vocab_sizes: Mapping[str, int], components: BlockComponents | None = None) -> nn.Module:
+    """The model that `config.model` describes, its blocks made of `components`; None: those that the config names."""
     if isinstance(config.model, TransformerConfig):
         from model.transformer import Transformer
 
-        return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"])
+        return Transformer(config.model, vocab_sizes["source"], vocab_sizes["target"], components)
     from model.language_model import LanguageModel
 
-    return LanguageModel(config.model, vocab_sizes["text"])
+    return LanguageModel(config.model, vocab_sizes["text"], components)
 
 
 def standard_loss(config: Config, model: nn.Module) -> Loss:
@@ -154,6 +158,9 @@ class Experiment:
     metrics: Mapping[str, Direction] = dataclasses.field(default_factory=lambda: STANDARD_METRICS)
     """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. Whoever adds
     one, by a loss or by `scores`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
+    baselines: Callable[[Config], Sequence[Experiment]] | None = None
+    """Experiments to compare with, given this one's config: trained after it in directories of its own, and their
+    metrics reported beside its own as NAME_METRIC."""
     task: Literal["translation", "pronunciation", "exact_match"] = "translation"
     """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `evaluation.task_metrics`."""
 

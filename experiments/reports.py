@@ -35,7 +35,7 @@ def decode_splits(trained: Trained) -> dict[str, Outputs]:
             print(f"{split}: not scored, since all its targets are blank")
             continue
         found: dict[str, tuple[str, list[str]]] = {}
-        for example, output in zip(trained.data.examples(split)[:], translator.split(split), strict=True):
+        for example, output in zip(trained.data.examples(split)[:], translator.split(trained.data, split), strict=True):
             references = found.setdefault(example["source"], (output, []))[1]
             if (reference := canonical(example["target"])) not in references:
                 references.append(reference)

@@ -11,6 +11,23 @@ from typing import Any
 from experiments.experiment import Experiment
 from experiments.registry import load_experiment
 
+OLD_NAMES = {
+    ("train", "accumulation"): "grad_accumulation_steps",
+    ("train", "loss_chunk"): "logits_chunk",
+    ("train", "keep_checkpoints"): "max_to_keep",
+}
+"""(section, option) in configs of runs from before December 2026 -> the option's name today."""
+
+
+def with_current_names(record: dict[str, Any]) -> dict[str, Any]:
+    """A config as JSON has it, with today's names for options that have been renamed."""
+    return {
+        section: {OLD_NAMES.get((section, name), name): value for name, value in options.items()}
+        if isinstance(options, dict)
+        else options
+        for section, options in record.items()
+    }
+
 
 def config_record(experiment: Experiment) -> dict[str, Any]:
     """The experiment's name and resolved config as JSON can hold them; not the directory, which a copy may change."""
@@ -34,7 +51,7 @@ def read_experiment(path: Path) -> tuple[Experiment, str]:
     if not isinstance(record, dict) or not isinstance(record.get("experiment"), str):
         raise ValueError(f"{path} is not the config of a run: it names no experiment")
     experiment, doc = load_experiment(record.pop("experiment"))
-    config = _fill(experiment.config, record, str(path), "")
+    config = _fill(experiment.config, with_current_names(record), str(path), "")
     return dataclasses.replace(experiment, config=dataclasses.replace(config, workdir=str(path.parent))), doc
 
 

@@ -9,8 +9,8 @@ Measured: 1.6311 nats a character over the whole validation text after 2,000 ste
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import modern_char, text_scores
-from experiments.experiment import Config, Experiment, Report, Trained
+from experiments import text_scores
+from experiments.experiment import Config, Experiment, Report, Trained, modern_model
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
 
@@ -35,7 +35,7 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=100, b2=0.99, weight_decay=0.1),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=50),
     )
-    return Experiment("shakespeare_char", config, model=modern_char.model, report=report)
+    return Experiment("shakespeare_char", config, model=modern_model, report=report)
 
 
 def report(trained: Trained) -> Report:

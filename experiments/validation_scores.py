@@ -17,4 +17,4 @@ def greedy_bleu(trained: Trained) -> dict[str, float]:
 
     canonical = trained.tokenizers["target"].canonical
     targets = [canonical(example["target"]) for example in trained.data.examples("validation")]
-    return {"bleu": bleu(Translator(trained).split("validation"), targets).score}
+    return {"bleu": bleu(Translator(trained).split(trained.data, "validation"), targets).score}

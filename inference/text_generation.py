@@ -18,8 +18,7 @@ from inference.generation_config import DecodingOptions
 from inference.translator import NOT_NUMBERS
 
 if TYPE_CHECKING:
-    from experiments.experiment import Trained
-    from workdir.restore import LoadedModel
+    from inference.trained_model import TrainedModel
 
 PIECE = 16
 """Tokens that one call of the program takes; then what it wrote is given out."""
@@ -27,9 +26,7 @@ MAX_TOKENS = 500
 """Tokens of a continuation where it is not said."""
 
 
-def continuation(
-    trained: Trained | LoadedModel, prompt: str, options: DecodingOptions, number: int = 0
-) -> Iterator[str]:
+def continuation(trained: TrainedModel, prompt: str, options: DecodingOptions, number: int = 0) -> Iterator[str]:
     """What follows `prompt`, in pieces: until the model ends the document, or has written `options.max_tokens`.
 
     The model sees as many tokens as a row of its training had; the beginning of the text is a document's. As long as
@@ -77,14 +74,14 @@ def continuation(
             written = ready
 
 
-def tokens_in_sight(trained: Trained | LoadedModel, length: int) -> int:
+def tokens_in_sight(trained: TrainedModel, length: int) -> int:
     """How many of a text's `length` tokens, the document's beginning counted, are read: all, or three quarters of what
     the model can see at once, to leave room for what follows."""
     sight = _sight(trained)
     return length if length <= sight else max(1, sight - max(1, sight // 4))
 
 
-def _sight(trained: Trained | LoadedModel) -> int:
+def _sight(trained: TrainedModel) -> int:
     return min(trained.spec.max_target_length, trained.model.config.max_length)
 
 

@@ -12,20 +12,20 @@ import numpy as np
 
 from cli.terminal import log
 from data.sequences import Sequences
+from data.sources.text_files import one_line
 from data.tokenizers.base import UNK, Tokenizer
 from inference.generation_config import DecodingOptions
 from inference.translator import Hypothesis, Translator
-from workdir.evaluation_files import one_line
 
 if TYPE_CHECKING:
-    from workdir.restore import LoadedModel
+    from inference.trained_model import TrainedModel
 
 AT_A_TIME = 8
 """Batches of lines that are decoded, written out and reported together."""
 
 
 def translate_lines(
-    model: LoadedModel,
+    model: TrainedModel,
     options: DecodingOptions,
     source: BinaryIO,
     target: BinaryIO,
@@ -80,7 +80,7 @@ def translate_lines(
 
 
 def translate_interactively(
-    model: LoadedModel, options: DecodingOptions, source: BinaryIO, target: BinaryIO, *, scores: bool = False
+    model: TrainedModel, options: DecodingOptions, source: BinaryIO, target: BinaryIO, *, scores: bool = False
 ) -> None:
     """Answer each line of `source` as soon as it is there, until its end: for a terminal, or a pipe that stays open.
 

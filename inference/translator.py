@@ -19,8 +19,11 @@ from decoding import beam_search, greedy, log_likelihood, prefill_transformer, r
 from inference.generation_config import DecodingOptions
 
 if TYPE_CHECKING:
-    from experiments.experiment import Trained
-    from workdir.restore import LoadedModel, Run
+    import flax.linen as nn
+
+    from data.loading import PairData
+    from data.spec import DataSpec
+    from inference.trained_model import TrainedModel
 
 
 NOT_NUMBERS = "the model's outputs are not numbers (NaN or infinite); its parameters may be damaged, or too large"
@@ -49,13 +52,13 @@ class Hypothesis(NamedTuple):
     """int32, its end not among them."""
 
 
-def output_length(trained: Trained | LoadedModel | Run, options: DecodingOptions) -> int:
+def output_length(model: nn.Module, spec: DataSpec, options: DecodingOptions) -> int:
     """Tokens that an output may have, its end counted: what `options` say, or as many as the longest training target.
 
     Raises:
       ValueError: more than the model has positions for.
     """
-    length, most = options.max_tokens or trained.spec.max_target_length, trained.model.config.max_length
+    length, most = options.max_tokens or spec.max_target_length, model.config.max_length
     if length > most:
         raise ValueError(f"outputs of {length} tokens are longer than the model's {most} positions (model.max_length)")
     return length
@@ -73,13 +76,11 @@ class Translator:
       ValueError: as `output_length`.
     """
 
-    def __init__(
-        self, trained: Trained | LoadedModel, options: DecodingOptions | None = None, scores: bool = False
-    ) -> None:
+    def __init__(self, trained: TrainedModel, options: DecodingOptions | None = None, scores: bool = False) -> None:
         options = options or DecodingOptions()
         self._trained, self._spec, self._rows = trained, trained.spec, options.batch_size
         self._tokenizers = trained.tokenizers
-        self.max_tokens = output_length(trained, options)
+        self.max_tokens = output_length(trained.model, trained.spec, options)
         self._key = jax.random.key(options.seed, impl="threefry2x32")
         # What does not change the program is left out, so that one is compiled for all.
         static = dataclasses.replace(options, seed=0, batch_size=1, max_tokens=self.max_tokens)
@@ -91,13 +92,14 @@ class Translator:
         """Tokens of the longest source that is not cut, its end counted."""
         return self._spec.source_widths[-1]
 
-    def split(self, split: str) -> list[str]:
-        """The output for every example of `split`, in the order of `data.examples(split)`. Of `Trained` only."""
-        return [best.text for best, *_ in self.split_hypotheses(split)]
+    def split(self, data: PairData, split: str) -> list[str]:
+        """The best output for every example of `split`, in the order of `data.examples(split)`."""
+        return [best.text for best, *_ in self.split_hypotheses(data, split)]
 
-    def split_hypotheses(self, split: str, progress: Callable[[int], None] | None = None) -> list[list[Hypothesis]]:
+    def split_hypotheses(
+        self, data: PairData, split: str, progress: Callable[[int], None] | None = None
+    ) -> list[list[Hypothesis]]:
         """As `split`, the n best of each; of a blank source one, and blank, as for a blank line of generate.py."""
-        data = self._trained.data
         data.num_examples(split)  # complains if there is no such split
         found = self.hypotheses(data.encoded["source"][split], progress=progress)
         blank = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]

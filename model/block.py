@@ -1,7 +1,8 @@
-"""One encoder and one decoder block: H = X + MHA(LN(X)), Y = H + FFN(LN(H)) (theory, section 4; Xiong et al. 2020).
+"""Encoder and decoder block: H = X + MHA(LN(X)), Y = H + FFN(LN(H)) (Xiong et al. 2020, Fig. 1b).
 
-The decoder has attention over the encoder's output between the two. Each sublayer sits in a residual connection, and
-`norm_position` says where its norm goes: "pre" norms what enters the sublayer, "post" (the paper) norms the sum.
+The decoder has cross-attention over the encoder's output between the two. Each sublayer has a residual connection, and
+`norm_position` says where its norm is: "pre" normalises the sublayer's input, "post" (Vaswani et al. 2017, §3.1) the
+sum.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Key
 from model.components import BlockComponents
 from model.config import BlockConfig
 from model.dropout import Dropout, dropout
-from model.multi_head import KeyValue, PositionFn, init_multi_head_attention, multi_head_attention, project_kv
+from model.multi_head import KeyValue, init_multi_head_attention, multi_head_attention, project_kv
 from model.shapes import Array, Params
 
 Weights = dict[str, Float[Array, "..."]]
@@ -46,9 +47,8 @@ def encoder_block(
     Returns:
       The new x, and {"self_attention": weights [B, H, T, T]}.
     """
-    setting = {"config": config, "components": components, "drop": drop}
-    x, weights, _ = _attention(params, "self_attention", x, None, mask, components.rope, positions, **setting)
-    return _feed_forward(params, x, **setting), {"self_attention": weights}
+    x, weights, _ = _self_attention(params, x, mask, positions, config, components, drop)
+    return _feed_forward(params, x, config, components, drop), {"self_attention": weights}
 
 
 def decoder_block(
@@ -63,15 +63,15 @@ def decoder_block(
     positions: Int[Array, "#B T"] | None = None,
     drop: Dropout | None = None,
 ) -> tuple[Float[Array, "B T D"], Weights]:
-    """Self-attention, attention over the encoder's output `memory`, then the feed-forward network.
+    """Self-attention, cross-attention over the encoder's output `memory`, then the feed-forward network.
 
     Returns:
       The new x, and the weights of "self_attention" [B, H, T, T] and "cross_attention" [B, H, T, S].
     """
-    setting = {"config": config, "components": components, "drop": drop}
-    x, weights, _ = _attention(params, "self_attention", x, None, mask, components.rope, positions, **setting)
-    x, cross_weights, _ = _attention(params, "cross_attention", x, memory, memory_mask, **setting)
-    return _feed_forward(params, x, **setting), {"self_attention": weights, "cross_attention": cross_weights}
+    x, weights, _ = _self_attention(params, x, mask, positions, config, components, drop)
+    x, cross_weights = _cross_attention(params, x, memory, memory_mask, config, components, drop)
+    x = _feed_forward(params, x, config, components, drop)
+    return x, {"self_attention": weights, "cross_attention": cross_weights}
 
 
 def block_with_cache(
@@ -85,63 +85,89 @@ def block_with_cache(
     mask: Bool[Array, "..."],
     memory_mask: Bool[Array, "..."] | None = None,
     positions: Int[Array, "#B T"],
+    key_positions: Int[Array, "#B N"],
 ) -> tuple[Float[Array, "B T D"], KeyValue]:
-    """The block for new positions `x` of a sequence whose keys and values are kept: decoding.
+    """The block for new positions `x` of a sequence whose keys and values are cached: prefill and decode steps.
 
     Args:
-      remember: the keys and values of `x` -> those of all positions, as they are kept (`model.cache`).
+      update_cache: the keys and values of `x` -> those of all slots of the cache (`model.cache.cache_update`).
       memory: the encoder's output, projected; None in an encoder block or a language model's. It may have fewer rows
-        than `x`: each answers as many rows of `x` that follow each other (the beams of one sentence).
+        than `x`: each serves as many rows of `x` that follow each other (the beams of one sentence).
+      positions, key_positions: of the tokens of `x`, and of those in the slots of the cache.
 
     Returns:
       The new x, and what `update_cache` gave.
     """
-    setting = {"config": config, "components": components, "drop": None}
-    x, _, past = _attention(
-        params, "self_attention", x, None, mask, components.rope, positions, update_cache=update_cache, **setting
-    )
+    x, _, past = _self_attention(params, x, mask, positions, config, components, None, update_cache, key_positions)
     if memory is not None:
         together = x.reshape(memory.key.shape[0], -1, x.shape[-1])
-        x = _attention(params, "cross_attention", together, memory, memory_mask, **setting)[0].reshape(x.shape)
-    return _feed_forward(params, x, **setting), past
+        x = _cross_attention(params, together, memory, memory_mask, config, components, None)[0].reshape(x.shape)
+    return _feed_forward(params, x, config, components, None), past
 
 
-def _attention(
+def _self_attention(
     params: Params,
-    name: str,
     x: Array,
-    memory: Array | KeyValue | None,
     mask: Array | None,
-    rope: PositionFn | None = None,
-    positions: Array | None = None,
-    *,
+    positions: Array | None,
     config: BlockConfig,
     components: BlockComponents,
     drop: Dropout | None,
     update_cache: Callable[[KeyValue], KeyValue] | None = None,
+    key_positions: Array | None = None,
 ) -> tuple[Array, Array, KeyValue | None]:
-    """H = X + MHA(LN(X)), over `memory` if there is one and over itself if not; the weights; what `update_cache` gave."""
-    y = _pre_norm(params[f"{name}_norm"], x, config, components)
-    rotation, past = {"rope": rope, "positions": positions}, None
+    """H = X + MHA(LN(X)), its weights, and the updated keys and values where there is a cache."""
+    own, norm = params["self_attention"], params["self_attention_norm"]
+    y, past = _pre_norm(norm, x, config, components), None
     if update_cache is not None:
-        own = project_kv(params[name], y, num_kv_heads=config.kv_heads, dtype=config.dtype, **rotation)
-        memory = past = update_cache(own)
+        kv_heads, rope = config.kv_heads, components.rope
+        past = update_cache(
+            project_kv(own, y, num_kv_heads=kv_heads, rope=rope, positions=positions, dtype=config.dtype)
+        )
     y, weights = multi_head_attention(
-        params[name],
+        own,
         y,
-        y if memory is None else memory,
+        y if past is None else past,
         mask,
         num_heads=config.num_heads,
         num_kv_heads=config.kv_heads,
-        drop=_site(drop, f"{name} weights"),
+        attention=components.self_attention,
+        rope=components.rope,
+        positions=positions,
+        key_positions=key_positions,
+        drop=_site(drop, "self_attention weights"),
         dtype=config.dtype,
-        **rotation,
     )
-    return _residual(params[f"{name}_norm"], x, y, config, components, _site(drop, name)), weights, past
+    return _residual(norm, x, y, config, components, _site(drop, "self_attention")), weights, past
+
+
+def _cross_attention(
+    params: Params,
+    x: Array,
+    memory: Array | KeyValue,
+    mask: Array | None,
+    config: BlockConfig,
+    components: BlockComponents,
+    drop: Dropout | None,
+) -> tuple[Array, Array]:
+    """H = X + MHA(LN(X), M), and its weights."""
+    norm = params["cross_attention_norm"]
+    y, weights = multi_head_attention(
+        params["cross_attention"],
+        _pre_norm(norm, x, config, components),
+        memory,
+        mask,
+        num_heads=config.num_heads,
+        num_kv_heads=config.kv_heads,
+        attention=components.cross_attention,
+        drop=_site(drop, "cross_attention weights"),
+        dtype=config.dtype,
+    )
+    return _residual(norm, x, y, config, components, _site(drop, "cross_attention")), weights
 
 
 def _feed_forward(
-    params: Params, x: Array, *, config: BlockConfig, components: BlockComponents, drop: Dropout | None
+    params: Params, x: Array, config: BlockConfig, components: BlockComponents, drop: Dropout | None
 ) -> Array:
     """Y = H + FFN(LN(H))."""
     y = _pre_norm(params["feed_forward_norm"], x, config, components)

@@ -1,9 +1,8 @@
-"""What a model remembers of the tokens before, so that the next one costs one token: the keys and values of its layers.
+"""KV cache: the keys and values of each layer's self-attention, so that a decode step costs one token.
 
-A cache has as many slots as it may ever hold tokens, and grows from the left: `extend` of a model fills the next slots,
-with a whole prompt or with one token. Slots are the same for all rows; rows of different length leave holes, which
-nobody sees, and positions are counted by row without the holes. Every array but `used` has the batch axis first, so
-that rows are picked (beam search) by indexing every leaf alike.
+Slots fill from left to right, the same for all rows: a prefill takes as many as the prompt is long, a decode step one.
+Padding takes masked slots, and positions count the real tokens of each row. Every array but `used` has the batch axis
+first, so that rows are gathered (beam search) by indexing every leaf alike.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Bool, Float, Int
 
-from model.attention import clip_to_finite
+from model.attention_operands import clip_to_finite
 from model.config import BlockConfig
+from model.cpu_backend import cache_dtype
 from model.matmul import rounded
 from model.multi_head import KeyValue
 from model.shapes import Array
@@ -42,6 +42,8 @@ class Slots(NamedTuple):
     """Where T new tokens go, and what they see."""
 
     positions: Int[Array, "B T"]
+    key_positions: Int[Array, "B N"]
+    """Of the token in each slot, the new ones included; of no meaning where there is none."""
     mask: Bool[Array, "B 1 T N"]
     """The tokens before, and the new ones up to itself."""
     valid: Bool[Array, "B T"]
@@ -83,6 +85,7 @@ def allocate_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slot
     counts = jnp.cumsum(valid, axis=1, dtype=jnp.int32)
     slots = Slots(
         positions=jnp.maximum(cache.length[:, None] + counts - 1, 0),  # a hole's is that of the token before
+        key_positions=jnp.maximum(jnp.cumsum(seen, axis=1, dtype=jnp.int32) - 1, 0),
         mask=seen[:, None, None, :] & before[None, None],
         valid=valid,
         start=cache.used,
@@ -97,15 +100,6 @@ def to_cache_format(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyVa
     key, value = (jnp.where(present, x, 0) for x in memory)
     key, value = clip_to_finite(key, dtype, factor=True), clip_to_finite(value, dtype)
     return KeyValue(*(rounded(x, dtype).astype(cache_dtype(dtype)) for x in (key, value)))
-
-
-def cache_dtype(dtype) -> jnp.dtype:
-    """The type in which keys and values of the compute type `dtype` are kept: itself, but on a CPU at least float32.
-
-    XLA's CPU backend makes the whole of a narrower array wide for every slot that is written into it, and again for
-    every product of one query.
-    """
-    return jnp.promote_types(dtype, jnp.float32) if jax.default_backend() == "cpu" else jnp.dtype(dtype)
 
 
 def cache_update(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue]:
@@ -167,5 +161,5 @@ def gather_rows(x: Array, rows: Int[Array, " B"]) -> Array:
 
 
 def nan_on_overflow(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:
-    """`x`, or NaN where there is no room: a token too many makes everything after it NaN and nothing merely wrong."""
+    """`x`, or NaN where the cache is full: NaN on overflow, rather than silently wrong activations."""
     return jnp.where(slots.fits, x, jnp.nan)

@@ -1,9 +1,9 @@
-"""The exchangeable parts of a block: norm, feed-forward network, positions, rotation.
+"""The exchangeable components of a block: norm, feed-forward network, positions, rotation, attention.
 
 A config names the standard ones. A variant is a function handed in, not a flag:
 
-    parts = dataclasses.replace(standard_parts(config), norm=Part(init_rms_norm, rms_norm), rotate=rotary(config))
-    LanguageModel(config, vocab_size, parts)
+    components = dataclasses.replace(default_components(config), norm=Component(init_my_norm, my_norm))
+    LanguageModel(config, vocab_size, components)
 
 so an experiment can change what a block is made of without touching `model/`.
 """
@@ -11,24 +11,24 @@ so an experiment can change what a block is made of without touching `model/`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from model.config import BlockConfig
 from model.embedding import embedding_lookup
-from model.feed_forward import ACTIVATIONS, feed_forward, init_feed_forward
+from model.feed_forward import ACTIVATIONS, feed_forward, init_feed_forward, init_swiglu, swiglu
 from model.initializers import init_embedding
-from model.multi_head import PositionFn
-from model.normalization import init_layer_norm, layer_norm
-from model.positions import sinusoidal_positions
+from model.multi_head import AttentionFn, standard_attention
+from model.normalization import init_layer_norm, init_rms_norm, layer_norm, rms_norm
+from model.positions import PositionFn, rotary_positions, sinusoidal_positions
 from model.shapes import Params
 
 
 @dataclass(frozen=True)
 class Component:
-    """Two pure functions: how the parameters start, and what is done with them."""
+    """An (init, apply) pair of pure functions."""
 
     init: Callable[[Key[Array, ""]], Params] | None
     """key -> params; None if there are none. A leaf named "kernel" gets weight decay, other names are left alone."""
@@ -38,7 +38,7 @@ class Component:
 
 @dataclass(frozen=True)
 class BlockComponents:
-    """What a block is made of, besides attention."""
+    """What a block is made of."""
 
     norm: Component
     """[B, T, D] -> [B, T, D]."""
@@ -48,10 +48,14 @@ class BlockComponents:
     """Positions [B, T] (integers) -> [B, T, D], added to the scaled embeddings."""
     rope: PositionFn | None = None
     """Applied to the queries and keys of self-attention; None: nothing."""
+    self_attention: AttentionFn = standard_attention
+    """What each head computes, over its own sequence: see `model.multi_head.AttentionFn`."""
+    cross_attention: AttentionFn = standard_attention
+    """As `self_attention`, of the decoder over the encoder's output."""
 
 
 def default_components(config: BlockConfig) -> BlockComponents:
-    """The parts that `config` names."""
+    """The components that `config` names."""
     d_model, bias = config.d_model, config.feed_forward_bias
     positions = {
         "sinusoidal": Component(
@@ -74,4 +78,25 @@ def default_components(config: BlockConfig) -> BlockComponents:
             lambda params, x: feed_forward(params, x, ACTIVATIONS[config.activation], config.dtype),
         ),
         positions=positions[config.positions],
+    )
+
+
+def rotary_components(config: BlockConfig) -> BlockComponents:
+    """The components that `config` names, with rotary positions in self-attention.
+
+    Raises:
+      ValueError: heads of odd width.
+    """
+    return replace(default_components(config), rope=rotary_positions(config))
+
+
+def modern_components(config: BlockConfig) -> BlockComponents:
+    """Rotary positions, RMSNorm and SwiGLU: today's usual decoder-only model, with `positions="none"`."""
+    return replace(
+        rotary_components(config),
+        norm=Component(lambda key: init_rms_norm(config.d_model), rms_norm),
+        feed_forward=Component(
+            lambda key: init_swiglu(key, config.d_model, config.d_ff),
+            lambda params, x: swiglu(params, x, config.dtype),
+        ),
     )

@@ -31,13 +31,13 @@ class BlockConfig:
     activation: Literal["relu", "gelu"] = "relu"
     """Between the two layers of the feed-forward network."""
     norm_position: Literal["pre", "post"] = "pre"
-    """Layer norm before each sublayer, with a last one on each stack; or after the residual sum, as in the paper."""
+    """Norm before each sublayer, with a final one on each stack; or after the residual sum (Vaswani et al. 2017)."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     """What is added to the embeddings to tell positions apart."""
     max_length: int = 1024
     """Longest sequence, in tokens. A longer one is refused when the program is traced."""
     biases: Literal["all", "feed_forward", "none"] = "feed_forward"
-    """Which maps have a bias: all; the feed-forward network and the norms (the paper); none at all."""
+    """Which maps have a bias: all; the feed-forward network and the norms (Vaswani et al. 2017); none at all."""
     dropout: float = 0.1
     """Rate for sublayer outputs and embedding sums. 0 makes no random bits."""
     attention_dropout: float = 0.0

@@ -18,14 +18,14 @@ LEVELS = 2**16
 
 
 class Dropout(NamedTuple):
-    """Dropout as the blocks take it: a key, and how much. None in its place means none, and no random bits are made.
+    """Dropout as the blocks take it: a key, and how much. `None` disables dropout, and no random bits are made.
 
     Rates are arrays or numbers in [0, 1): being data, they may differ between the members of a `vmap`.
     """
 
     key: Key[Array, ""]
     rate: Num[Array, ""] | float | None
-    """For sublayer outputs and embedding sums (the paper, section 5.4); None: not there."""
+    """For sublayer outputs and embedding sums (Vaswani et al. 2017, §5.4); None: not there."""
     attention_rate: Num[Array, ""] | float | None = None
     """For attention weights; None: not there."""
 

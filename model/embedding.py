@@ -1,4 +1,4 @@
-"""From token ids to vectors, and from vectors to logits (the paper, section 3.4)."""
+"""Token embeddings and output logits (Vaswani et al. 2017, §3.4)."""
 
 from __future__ import annotations
 

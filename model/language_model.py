@@ -60,7 +60,7 @@ def language_model_features(
     drop: Dropout | None = None,
     return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
-    """What the last norm gives at each of `tokens`, and the attention weights [L, B, H, T, T] if `return_attention_weights`.
+    """Features (the final norm's output) at each of `tokens`; attention weights [L, B, H, T, T] if they are asked for.
 
     Args:
       valid: False at tokens that nobody may see. Padding at the end of a row needs none: it is in the future.

@@ -18,7 +18,7 @@ PAD_ID = 0
 
 
 def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Array, "1 1 T S"]:
-    """Query i sees key j when j ≤ i + (S − T): no query sees the future (theory, section 4).
+    """Query i sees key j when j ≤ i + (S − T): no query sees the future (Vaswani et al. 2017, §3.2.3).
 
     With fewer queries than keys the two align at the end, as in decoding, where the queries are the newest positions:
     one query sees all keys. `num_keys` defaults to `num_queries`.
@@ -33,7 +33,7 @@ def padding_mask(valid: Bool[Array, "B S"]) -> Bool[Array, "B 1 1 S"]:
 
 
 def segment_mask(query_segments: Int[Array, "B T"], key_segments: Int[Array, "B S"]) -> Bool[Array, "B 1 T S"]:
-    """A query sees the keys of its own segment: several documents packed into one row stay strangers."""
+    """A query sees the keys of its own segment: documents in one row do not attend to each other."""
     return query_segments[:, None, :, None] == key_segments[:, None, None, :]
 
 

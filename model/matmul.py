@@ -14,9 +14,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Float
 
+from model.cpu_backend import is_cpu, narrow_product
 from model.shapes import Array
 
 
@@ -80,20 +80,6 @@ def _product(a: Array, b: Array, dtype: jnp.dtype, copy_transposed: bool = False
     contract = (((a.ndim - 1,), (b.ndim - 2,)), (batch, batch))
     if dtype == wide:
         return lax.dot_general(a, b, contract, precision=lax.Precision.HIGHEST, preferred_element_type=wide)
-    if jax.default_backend() != "cpu":
-        return lax.dot_general(a, b, contract, preferred_element_type=wide)
-    if dtype == jnp.bfloat16 and jax.device_count() == 1:
-        # XLA's CPU backend multiplies bfloat16 fast (AMX), but cannot store such a product transposed: it fails at
-        # run time ("Unsupported element type for DotThunk::Execute"). Pinning the layout of the result rules that
-        # out. A left operand that arrives transposed (the weight gradient) is first laid out row by row, which
-        # measured 3 to 5 times faster.
-        if copy_transposed:
-            a = _row_major(a)
-        return _row_major(lax.dot_general(a, b, contract, preferred_element_type=wide))
-    # float16, and bfloat16 over several CPU devices, where a pinned layout would gather sharded activations on every
-    # device: products of narrow numbers are exact in float32, so widening first gives the same sums.
-    return lax.dot_general(a.astype(wide), b.astype(wide), contract, precision=lax.Precision.HIGHEST)
-
-
-def _row_major(x: Array) -> Array:
-    return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))
+    if is_cpu():
+        return narrow_product(a, b, contract, wide, copy_transposed)
+    return lax.dot_general(a, b, contract, preferred_element_type=wide)

@@ -1,7 +1,7 @@
 """Multi-head attention: Concat(head_1 … head_H) W^O with head_h = Attention(X W_h^Q, M W_h^K, M W_h^V).
 
-X are the positions that ask and M those that answer: the same in self-attention, the encoder's output in the decoder's
-second attention (theory, section 3; the paper, section 3.2.2).
+Queries come from X, keys and values from M: M = X in self-attention, the encoder's output in cross-attention (Vaswani
+et al. 2017, §3.2.2).
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from model.attention import Attention, scaled_dot_product_attention
 from model.dropout import Dropout
 from model.initializers import init_linear
 from model.linear import linear
+from model.positions import PositionFn
 from model.shapes import Array, Params
 
-PositionFn = Callable[[Float[Array, "B H T K"], Int[Array, "#B T"]], Float[Array, "B H T K"]]
-"""A function of head vectors and their positions, applied to queries and keys: the place for rotary positions."""
+AttentionFn = Callable[..., Attention]
+"""attention(query, key, value, mask, *, query_positions, key_positions, drop, dtype, kv_prepared) -> Attention.
+
+The first four and the last three as `model.attention.scaled_dot_product_attention` has them. Positions are those of the
+tokens in their sequence, [B or 1, T] and [B or 1, S] (in a cache: of each slot's token), None in cross-attention. Keys
+and values come from a whole sequence in training, and from a cache, `kv_prepared`, in decoding."""
 
 
 class KeyValue(NamedTuple):
-    """What answers the queries: the memory M, projected and split into heads."""
+    """Keys and values: the memory M, projected and split into heads."""
 
     key: Float[Array, "B G S K"]
-    """Rotated, if the attention is."""
+    """Rotated, if there is a `rope`."""
     value: Float[Array, "B G S Kv"]
 
 
@@ -70,6 +75,20 @@ def project_kv(
     return KeyValue(key if rope is None else rope(key, positions), value)
 
 
+def standard_attention(
+    query: Float[Array, "B H T K"],
+    key: Float[Array, "B G S K"],
+    value: Float[Array, "B G S Kv"],
+    mask: Bool[Array, "..."] | None,
+    *,
+    query_positions: Int[Array, "#B T"] | None,
+    key_positions: Int[Array, "#B S"] | None,
+    **options,
+) -> Attention:
+    """`scaled_dot_product_attention`, which has no use for positions: order enters by embeddings, rotation and mask."""
+    return scaled_dot_product_attention(query, key, value, mask, **options)
+
+
 def multi_head_attention(
     params: Params,
     x: Float[Array, "B T D"],
@@ -78,17 +97,21 @@ def multi_head_attention(
     *,
     num_heads: int,
     num_kv_heads: int,
+    attention: AttentionFn = standard_attention,
     rope: PositionFn | None = None,
     positions: Int[Array, "#B T"] | None = None,
+    key_positions: Int[Array, "#B S"] | None = None,
     drop: Dropout | None = None,
     dtype="float32",
 ) -> Attention:
     """Queries from `x`, keys and values from `memory` (`x` again in self-attention), H heads, one output projection.
 
     Args:
-      memory: what is attended to; or its keys and values out of a cache, which `model.cache.kv_prepared` made ready.
+      memory: what is attended to; or its keys and values from a cache, as `model.cache.to_cache_format` gives them.
       mask: boolean, True = may attend, each axis of (B, H, T, S) full or 1.
-      rotate, positions: `rope(heads, positions)` is applied to queries and keys of self-attention.
+      attention: what is computed for each head, see `AttentionFn`.
+      rope: `rope(heads, positions)` is applied to the queries and keys of self-attention.
+      positions: of the queries, and of the keys too unless `key_positions` are given.
       drop: dropout on the weights.
 
     Returns:
@@ -99,5 +122,14 @@ def multi_head_attention(
     kv_prepared = isinstance(memory, KeyValue)
     if not kv_prepared:
         memory = project_kv(params, memory, num_kv_heads=num_kv_heads, rope=rope, positions=positions, dtype=dtype)
-    heads, weights = scaled_dot_product_attention(query, *memory, mask, drop=drop, dtype=dtype, kv_prepared=kv_prepared)
+    heads, weights = attention(
+        query,
+        *memory,
+        mask,
+        query_positions=positions,
+        key_positions=positions if key_positions is None else key_positions,
+        drop=drop,
+        dtype=dtype,
+        kv_prepared=kv_prepared,
+    )
     return Attention(linear(params["output"], merge_heads(heads), dtype), weights)

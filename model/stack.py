@@ -1,8 +1,8 @@
-"""A stack: what enters it, its layers one after another, and the last norm.
+"""A stack of layers: embeddings and positions, the blocks one after another, and the final norm.
 
 Layers have their parameters stacked along a leading axis L, and run unrolled, scanned or rematerialised. All three give
 the same numbers with dropout on, because a layer's dropout key is folded from its index; and since the parameters are
-stacked always, a checkpoint does not know which was used.
+always stacked, the checkpoint layout is independent of scan and remat.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def apply_layers(
     Args:
       scan: compile one layer and loop, instead of L copies.
       remat: keep only each layer's input for the backward pass.
-      keep_weights: also return the attention weights, stacked to [L, B, H, T, S].
+      return_attention_weights: also return the attention weights, stacked to [L, B, H, T, S].
     """
 
     def layer(x: Array, layer_and_index: tuple[Params, Array]) -> tuple[Array, Weights | None]:
@@ -133,11 +133,19 @@ def stack_with_cache(
     cache, slots = allocate_slots(cache, valid)
     x, _ = stack_input(table, position_params, tokens, slots.positions, config=config, components=components, drop=None)
     x, layers = nan_on_overflow(x, slots), []
-    setting = {"config": config, "components": components, "mask": slots.mask, "memory_mask": memory_mask}
     for i, (layer, past) in enumerate(zip(split_layers(params), cache.layers, strict=True)):
         known = None if memory is None else memory[i]
         x, past = block_with_cache(
-            layer, x, cache_update(past, slots, config.dtype), known, positions=slots.positions, **setting
+            layer,
+            x,
+            cache_update(past, slots, config.dtype),
+            known,
+            config=config,
+            components=components,
+            mask=slots.mask,
+            memory_mask=memory_mask,
+            positions=slots.positions,
+            key_positions=slots.key_positions,
         )
         layers.append(past)
     return cache._replace(layers=tuple(layers)), x

@@ -172,8 +172,8 @@ def transformer_with_cache(
     Args:
       params: "decoder" may have been through `split_layers`.
       cache: from `empty_cache`, or from here.
-      memory: from `precompute_cross_kv`. It and `source_valid` may have fewer rows than `target`: each is the source of as
-        many targets that follow each other.
+      memory: from `precompute_cross_kv`. It and `source_valid` may have fewer rows than `target`: each is the source of
+        as many targets that follow each other.
       valid: False at padding, which takes slots but no positions, and which no token sees. None: there is none.
     """
     cache, x = stack_with_cache(

@@ -225,12 +225,16 @@ def test_checkpoints(generate, spelling_run):
     ("damage", "code", "message"),
     [
         (
-            lambda run: (run / "limits.json").write_text("{"),
+            lambda run: (run / "data_spec.json").write_text("{"),
             2,
-            "limits.json is not what training wrote: JSONDecodeError",
+            "data_spec.json is not what training wrote: JSONDecodeError",
         ),
-        (lambda run: (run / "limits.json").write_text("{}"), 2, "limits.json is not what training wrote: KeyError"),
-        (lambda run: (run / "limits.json").unlink(), 2, "its training has not begun, or is of an older version"),
+        (
+            lambda run: (run / "data_spec.json").write_text("{}"),
+            2,
+            "data_spec.json is not what training wrote: KeyError",
+        ),
+        (lambda run: (run / "data_spec.json").unlink(), 2, "its training has not begun, or is of an older version"),
         (lambda run: shutil.rmtree(run / "tokenizers"), 1, "tokenizer_source.json"),
         (lambda run: (run / "config.json").write_text('{"experiment": 3}'), 2, "it names no experiment"),
         (

@@ -232,7 +232,7 @@ def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(tmp_path, capsys
     assert sorted(each.name for each in (path / "checkpoints").iterdir()) == ["2", "4", "6", "6.damaged"]
 
 
-@pytest.mark.parametrize("name", ["config.json", "data.json", "limits.json", "metrics.jsonl", "result.json"])
+@pytest.mark.parametrize("name", ["config.json", "data.json", "data_spec.json", "metrics.jsonl", "result.json"])
 def test_a_damaged_file_of_a_run_is_named(tmp_path, trained, name):
     shutil.copytree(trained, tmp_path / "run")
     for content in (b"{\n", b"[1]\n", b"{}\n", b"\xff\n"):

@@ -18,7 +18,8 @@ class MetricAccumulator:
     """Running totals of metrics that come as pairs (sum, count).
 
     Sums are added in float64 and counts as integers, so the means do not depend on how the examples were
-    split into batches. Two plain dicts: `dataclasses.asdict(totals)` is JSON, `MetricAccumulator(**that)` goes on from it.
+    split into batches. Two plain dicts: `dataclasses.asdict(totals)` is JSON, and `MetricAccumulator(**that)` goes on
+    from it.
     """
 
     sums: dict[str, float] = dataclasses.field(default_factory=dict)

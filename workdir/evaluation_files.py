@@ -12,11 +12,6 @@ from workdir.run_directory import RunDirectory
 FOLDER = "evaluation"
 
 
-def one_line(text: str) -> str:
-    """`text` with spaces for line breaks, so that a file has as many lines as there are texts."""
-    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
 def make_folder(run: RunDirectory) -> None:
     """Before hours of decoding. Raises OSError if nothing can be written there."""
     folder = run.path / FOLDER

@@ -10,29 +10,20 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from data.dataset import tokenizer_file
+from data.spec import DataSpec
 from data.tokenizers.factory import load_tokenizer
 from experiments.saved_config import read_experiment
+from inference.trained_model import TrainedModel
 from workdir.checkpoint_selection import SelectedParams, select_params
+from workdir.data_spec import read_spec
 from workdir.result import new_state, open_checkpoints
 from workdir.run_directory import RunDirectory
-from workdir.spec import DataSpec, read_spec
 
 if TYPE_CHECKING:
     import flax.linen as nn
 
     from data.tokenizers.base import Tokenizer
     from experiments.experiment import Experiment
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model that can be used: what `Translator` and `continuation` want. `Trained` has the same names."""
-
-    model: nn.Module
-    params: Any
-    tokenizers: Mapping[str, Tokenizer]
-    """Of each side, source and target or text."""
-    spec: DataSpec
 
 
 @dataclass(frozen=True)
@@ -65,9 +56,9 @@ class Run:
         except ValueError as error:
             raise ValueError(f"{self.directory.path}: {error}") from error
 
-    def loaded(self, params: Any) -> LoadedModel:
+    def loaded(self, params: Any) -> TrainedModel:
         """The model with these parameters."""
-        return LoadedModel(self.model, params, self.tokenizers, self.spec)
+        return TrainedModel(self.model, params, self.tokenizers, self.spec)
 
 
 def open_run_for_use(path: str | Path) -> Run:

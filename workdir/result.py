@@ -15,7 +15,7 @@ from training.checkpoint import CheckpointManager
 from training.ema import averaged
 from training.hyperparameters import hyperparameters
 from training.step import TrainState, init_state
-from workdir.spec import read_spec
+from workdir.data_spec import read_spec
 
 if TYPE_CHECKING:
     import flax.linen as nn

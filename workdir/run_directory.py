@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_WRITTEN = ["config.json", "data.json", "limits.json", "metrics.jsonl"]
+from experiments.saved_config import with_current_names
+
+_WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]
 """What training writes before its result."""
 
@@ -165,7 +167,9 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirectoryError(f"{run.config} is not readable JSON: choose another --workdir") from error
-    differences = _differences(saved, json.loads(json.dumps(config)))
+    differences = _differences(
+        with_current_names(saved) if isinstance(saved, dict) else saved, json.loads(json.dumps(config))
+    )
     if differences:
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
         # Another process may just have begun, so this one cannot tell that the directory is free.

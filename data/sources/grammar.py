@@ -7,7 +7,7 @@
     parallel:PREFIX                two files, line n of one belongs to line n of the other
 
 What follows a last colon says which is the source and which the target: `tfds:wmt14_translate/de-en:en-de` and
-`parallel:PREFIX:en-de` by language, `tsv:PATH:2-1` by column, counted from 1. `data.sources.file_discovery` says which files PATH
+`parallel:PREFIX:en-de` by language, `tsv:PATH:2-1` by column, counted from 1. `file_discovery` says which files PATH
 and PREFIX may stand for.
 """
 

@@ -67,3 +67,8 @@ def _errors(path: Path) -> Iterator[None]:
         raise ValueError(f"cannot read {path}: damaged gzip file ({error})") from None
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def one_line(text: str) -> str:
+    """`text` with spaces for line breaks, so that a file has as many lines as there are texts."""
+    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")

@@ -11,7 +11,6 @@ from data.tokenizers.words import WordTokenizer
 from evaluation import evaluate_split as run_evaluation
 from evaluation.corpus_bleu import bleu
 from evaluation.evaluate_split import evaluate_pairs, evaluate_text
-from experiments.experiment import Trained
 from inference.generation_config import DecodingOptions
 from inference.translator import Hypothesis
 from training.finite import NonFiniteError
@@ -33,16 +32,16 @@ def evaluated(monkeypatch):
         def __init__(self, trained, options):
             pass
 
-        def split_hypotheses(self, split, progress):
+        def split_hypotheses(self, data, split, progress):
             return [[Hypothesis(tokenizer.decode(tokenizer.encode(text)), 0.0, True, None)] for text in Answers.texts]
 
     def run(texts, task="translation", examples=EXAMPLES, **options):
         Answers.texts = texts
         monkeypatch.setattr(run_evaluation, "Translator", Answers)
-        monkeypatch.setattr(run_evaluation, "_loss", lambda trained, split: 1.0)
+        monkeypatch.setattr(run_evaluation, "_loss", lambda trained, data, split, logits_chunk: 1.0)
         data = SimpleNamespace(examples=lambda split: examples)
-        trained = SimpleNamespace(data=data, tokenizers={"target": tokenizer})
-        return evaluate_pairs(trained, "test", DecodingOptions(), task, **options)
+        trained = SimpleNamespace(tokenizers={"target": tokenizer})
+        return evaluate_pairs(trained, data, "test", DecodingOptions(), task, **options)
 
     return run
 
@@ -85,6 +84,5 @@ def test_a_loss_that_is_no_number_is_not_reported(text_run):
     params = jax.tree.map(lambda x: x * np.nan, run.choose("last").params)
     config = run.experiment.config
     loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
-    trained = Trained(config, run.model, params, loaded, run.directory.figures)
     with pytest.raises(NonFiniteError, match=r"^the loss on train is nan$"):
-        evaluate_text(trained, "train")
+        evaluate_text(run.loaded(params), loaded, "train")

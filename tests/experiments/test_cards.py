@@ -15,8 +15,8 @@ from data.datasets.stdlib import Stdlib, StdlibConfig
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
 from experiments.registry import catalogue, load_experiment
-from experiments.rotary import rotary
 from model.config import LanguageModelConfig
+from model.positions import rotary_positions
 from train import train
 
 
@@ -76,7 +76,10 @@ def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monke
     result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
     baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_nats"]
     assert result.metrics["stdlib_char_test_nats"] == baseline
-    assert f"stdlib_char {baseline:.4f}, modern_char {result.metrics['test_nats']:.4f}" in capsys.readouterr().out
+    assert (
+        f"test_nats: modern_char {result.metrics['test_nats']:.4f}, stdlib_char {baseline:.4f}"
+        in capsys.readouterr().out
+    )
     layer = result.params["layers"]
     assert set(layer["feed_forward"]) == {"gate", "hidden", "output"}
     assert set(layer["self_attention_norm"]) == {"scale"} and "positions" not in result.params
@@ -94,7 +97,7 @@ def test_modern_char_has_as_many_parameters_as_stdlib_char():
 
 def test_rotary_scores_depend_on_distances_only():
     query, key = jax.random.normal(jax.random.key(1), (2, 1, 1, 1, 32))
-    turn = rotary(LanguageModelConfig(d_model=32, num_heads=1, max_length=64))
+    turn = rotary_positions(LanguageModelConfig(d_model=32, num_heads=1, max_length=64))
 
     def score(query_position, key_position):
         turned = (turn(x, jnp.array([[at]])) for x, at in ((query, query_position), (key, key_position)))
@@ -108,11 +111,11 @@ def test_rotary_positions_reach_as_far_as_the_model():
     """The table was 1,024 long whatever the model's longest sequence was, and NaN followed."""
     config = LanguageModelConfig(d_model=4, num_heads=1, max_length=1500)
     heads = jnp.ones((1, 1, 1, 4))
-    turned = np.asarray(rotary(config)(heads, jnp.array([[1499]])))[0, 0, 0]
+    turned = np.asarray(rotary_positions(config)(heads, jnp.array([[1499]])))[0, 0, 0]
     angles = 1499.0 * np.array([1.0, 0.01])
     wanted = [*(np.cos(angles) - np.sin(angles)), *(np.cos(angles) + np.sin(angles))]
     np.testing.assert_allclose(turned, wanted, atol=1e-6)
-    assert np.isnan(rotary(config)(heads, jnp.array([[1500]]))).all()
+    assert np.isnan(rotary_positions(config)(heads, jnp.array([[1500]]))).all()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def test_the_best_checkpoint_by_bleu(tmp_path):
 
 def greedy_bleu_of(card, result) -> float:
     from data.loading import load
+    from data.spec import spec_of
     from experiments.experiment import Trained
 
-    trained = Trained(card.config, result.model, result.params, load(card.config.data), result.workdir)
+    data = load(card.config.data)
+    trained = Trained(result.model, result.params, data.tokenizers, spec_of(data), card.config, data, result.workdir)
     return greedy_bleu(trained)["bleu"]

@@ -11,14 +11,15 @@ from decoding import greedy, prefill_language_model, row_keys, sample
 from inference import text_generation as streaming
 from inference.generation_config import DecodingOptions
 from inference.text_generation import continuation
-from workdir.restore import LoadedModel, open_run_for_use
+from inference.trained_model import TrainedModel
+from workdir.restore import open_run_for_use
 
 SIGHT = 16  # positions of the model of `text_run`
 CHOICE = {"temperature": 6.0, "top_k": 16, "top_p": 0.99}
 
 
 @pytest.fixture(scope="module")
-def loaded(text_run) -> LoadedModel:
+def loaded(text_run) -> TrainedModel:
     run = open_run_for_use(text_run)
     return run.loaded(run.choose("last").params)
 
@@ -98,6 +99,6 @@ def test_half_a_character_waits_for_its_other_half(loaded, monkeypatch):
     monkeypatch.setattr(streaming, "PIECE", 2)
     monkeypatch.setattr(streaming, "_read", lambda *args, **how: None)
     monkeypatch.setattr(streaming, "_write", write)
-    model = LoadedModel(loaded.model, None, {"text": ByteTokenizer()}, loaded.spec)
+    model = TrainedModel(loaded.model, None, {"text": ByteTokenizer()}, loaded.spec)
     pieces = list(continuation(model, "", DecodingOptions(max_tokens=8)))
     assert pieces == ["a", "é", "☃", "b\ufffd"]

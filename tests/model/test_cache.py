@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from decoding.step import take_rows
-from experiments.rotary import rotary
 from model.cache import Cache, allocate_slots, cache_dtype, empty_cache, reorder_cache
 from model.components import default_components
 from model.config import LanguageModelConfig, TransformerConfig
@@ -59,7 +58,7 @@ def configured(config, row):
     turned = row["positions"] == "rotary"
     changes = WIDTHS[row.pop("widths")] | row | ({"positions": "none", "d_k": 4} if turned else {})
     config = config(**SIZES, **changes)
-    return config, dataclasses.replace(default_components(config), rope=rotary(config) if turned else None)
+    return config, dataclasses.replace(default_components(config), rope=rotary_positions(config) if turned else None)
 
 
 def language_model(row):

@@ -148,7 +148,7 @@ def write_all(run):
     for folder in (run.tokenizers, run.path / "tensorboard", run.checkpoints / "1.orbax-checkpoint-tmp"):
         folder.mkdir(parents=True)
         (folder / "file").write_text("x")
-    for name in ("data.json", "limits.json"):
+    for name in ("data.json", "data_spec.json"):
         run.write(name, {})
     run.metrics.touch()
 
