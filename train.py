@@ -38,11 +38,12 @@ def train(experiment: Experiment) -> Result:
 
     from analysis.figures import training_curves
     from data.batches import load
+    from experiments.data_place import run_record
     from experiments.data_record import check_data_record, keep_data_record
     from experiments.experiment import Trained, check_sides
+    from experiments.length_check import check_lengths
     from experiments.limits import limits_of, save_limits
     from experiments.result import Result, new_state, open_checkpoints, read_result, save_result
-    from experiments.saved_config import config_record
     from training.average import averaged
     from training.compiled import compile_step
     from training.devices import by_row, check_rows, data_mesh, everywhere, put, put_rows
@@ -61,7 +62,7 @@ def train(experiment: Experiment) -> Result:
     rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
     check_rows(getattr(config.data, rows) // settings.accumulation, f"data.{rows} / train.accumulation", mesh)
     check_declared(settings.best_metric, experiment.metrics)
-    record = config_record(experiment)
+    record = run_record(experiment)
     run = open_run(experiment.workdir, record)
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
@@ -71,6 +72,7 @@ def train(experiment: Experiment) -> Result:
     clock = time.perf_counter()
     data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
     check_sides(experiment, data.vocab_sizes)
+    check_lengths(config, data)
     check_data_record(run, data)
     held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
     model = experiment.model(config, data.vocab_sizes)

@@ -18,6 +18,7 @@ from data.home import expand_home
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 from training.directions import LOSS_METRICS, Direction, check_directions
+from training.run_directory import RunDirectoryError
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -162,5 +163,8 @@ class Experiment:
 
     @property
     def workdir(self) -> Path:
-        """Directory of the run. Raises ValueError for a `~` where there is no home directory."""
-        return Path(expand_home(self.config.workdir, "--workdir") or f"runs/{self.name}")
+        """Directory of the run. Raises RunDirectoryError for a `~` where there is no home directory."""
+        try:
+            return Path(expand_home(self.config.workdir, "--workdir") or f"runs/{self.name}")
+        except ValueError as error:
+            raise RunDirectoryError(str(error)) from None
