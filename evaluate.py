@@ -2,6 +2,7 @@
 
     python evaluate.py runs/dates --split test
     python evaluate.py runs/multi30k --split test --beam 4 --length_penalty 0.6 --checkpoint average:5 --tokenized
+    python evaluate.py runs/multi30k --data.source parallel:/new/place/multi30k:en-de    where its data have moved
 
 Prints the numbers, and keeps them in RUN/evaluation/ with the outputs and references, which the command `sacrebleu`
 scores to the same figure.
@@ -11,12 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from inference.generation_config import DecodingOptions
 
 PROGRAM = "python evaluate.py"
+
+
+@dataclass(frozen=True)
+class DataPlace:
+    """Where the run's data lie now. They must be those that it was trained with."""
+
+    source: str = ""
+    """As data.source of train.py; empty: as when the run began."""
+    directory: str = ""
+    """As data.directory of train.py; empty: as when the run began."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,7 @@ class EvaluateOptions(DecodingOptions):
     """Also BLEU of the text as it is, words being what spaces separate: for papers that report tokenised BLEU."""
     group: str = "language"
     """Feature of the examples by which exact match is also counted, where they have it. Empty: none."""
+    data: DataPlace = field(default_factory=DataPlace)
 
 
 def main() -> None:
@@ -50,7 +62,7 @@ def main() -> None:
 
     try:
         run = open_run_for_use(path)
-        measured = replace(default, split=options.split, checkpoint=options.checkpoint)
+        measured = replace(default, split=options.split, checkpoint=options.checkpoint, data=options.data)
         if run.is_language_model and options != measured:
             raise ValueError(f"{path} is a language model: its loss is measured, and nothing is decoded")
         if options.nbest > 1:
@@ -58,7 +70,8 @@ def main() -> None:
         if not run.is_language_model:
             output_length(run.model, run.spec, options)
         chosen = run.select_params(options.checkpoint)
-        config = run.experiment.config
+        config, place = run.experiment.config, {name: text for name, text in asdict(options.data).items() if text}
+        config = replace(config, data=replace(config.data, **place))
         with contextlib.redirect_stdout(sys.stderr):
             loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
         if not check_data_record(run.directory, loaded):

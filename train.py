@@ -38,10 +38,10 @@ def train(experiment: Experiment) -> TrainResult:
     import jax
 
     from analysis.curves import training_curves
+    from data.length_check import check_lengths
     from data.loading import load
     from data.spec import spec_of
     from experiments.experiment import Trained, check_data_matches_model
-    from experiments.saved_config import config_record
     from training.compilation import compile_step
     from training.directions import check_declared
     from training.ema import averaged
@@ -62,6 +62,7 @@ def train(experiment: Experiment) -> TrainResult:
     from training.stop import PreemptionGuard
     from workdir.data_record import check_data_record, keep_data_record
     from workdir.data_spec import save_spec
+    from workdir.moved_data import run_record
     from workdir.result import TrainResult, new_state, open_checkpoints, read_result, save_result
     from workdir.run_directory import open_run
 
@@ -74,7 +75,7 @@ def train(experiment: Experiment) -> TrainResult:
         mesh,
     )
     check_declared(settings.best_metric, experiment.metrics)
-    record = config_record(experiment)
+    record = run_record(experiment)
     run = open_run(experiment.workdir, record)
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
@@ -84,6 +85,7 @@ def train(experiment: Experiment) -> TrainResult:
     clock = time.perf_counter()
     data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
     check_data_matches_model(experiment, data.vocab_sizes)
+    check_lengths(config.data, config.model.max_length, data)
     check_data_record(run, data)
     held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
     model = experiment.model(config, data.vocab_sizes)

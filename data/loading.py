@@ -19,6 +19,7 @@ import numpy as np
 from data.buckets import bucket_widths
 from data.config import DataConfig
 from data.dataset import tokenizer_file
+from data.locate import locate
 from data.mixture import resolve_mixture
 from data.packing import join, pack
 from data.pairs import PairData
@@ -32,6 +33,9 @@ from data.tokenizers.factory import load_tokenizer, make_tokenizers
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
+
+_SHORT = 128
+"""Tokens of a sentence that nobody minds, however short the others are."""
 
 Texts = dict[str, dict[str, list[str]]]
 """Split -> side -> texts."""
@@ -185,4 +189,21 @@ def _fit_pairs(data: dict[str, Any], encoded: Sequence[dict[str, dict[str, Seque
     widths = bucket_widths(lengths, config.buckets, often / often.max()) if len(all_kept) else ()
     # The last are the limits themselves, which evaluation cuts to.
     widths = (*widths[:-1], (max_source, max_target))
-    return PairData(**data, max_source_length=max_source, max_target_length=max_target, kept=tuple(kept), widths=widths)
+    pairs = PairData(
+        **data, max_source_length=max_source, max_target_length=max_target, kept=tuple(kept), widths=widths
+    )
+    for side, limit in (("source", config.max_source_length), ("target", config.max_target_length)):
+        if not limit:
+            _say_if_one_is_long(pairs, side)
+    return pairs
+
+
+def _say_if_one_is_long(data: PairData, side: str) -> None:
+    """Without a limit the longest example makes whole batches as wide as itself."""
+    lengths = data.encoded[side]["train"].lengths
+    longest, usual = int(lengths.max()), int(np.quantile(lengths, 0.99, method="lower"))
+    if longest > max(4 * usual, _SHORT):
+        print(
+            f"the longest {side} has {longest:,} tokens ({locate(data, side, int(lengths.argmax()))}), and so wide are "
+            f"batches; 99% have at most {usual:,}: --data.max_{side}_length leaves longer ones out of training"
+        )

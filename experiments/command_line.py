@@ -29,9 +29,11 @@ def parse(program: str, words: list[str]) -> Experiment:
         experiment, doc = read_experiment(Path(name)) if name.endswith(".json") else load_experiment(name)
         kind = Config[type(experiment.config.model)]
         config = parse_options(options, experiment.config, f"{program} {name}", doc, kind)
+        experiment = dataclasses.replace(experiment, config=config)
+        _ = experiment.workdir  # refused here, as an option, rather than where it is first used
     except ValueError as error:
         fail(program, error)
-    return dataclasses.replace(experiment, config=config)
+    return experiment
 
 
 def _list(program: str) -> None:

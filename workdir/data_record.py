@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from data.mixture import parse_mixture
+from data.sources.grammar import parse_source
 from workdir.run_directory import RunDirectoryError
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ def keep_data_record(run: RunDirectory, data: PairData | TextData) -> None:
 def check_data_record(run: RunDirectory, data: PairData | TextData) -> bool:
     """Whether the run has a `data.json`, which says the same of each split as `data`.
 
-    A split that was not there when the run began, another test set beside the others, is no change.
+    A split that was not there when the run began, another test set beside the others, is no change. Nor is another
+    name of a source, since files may be moved: the sources are then those of the run's config, in its order.
 
     Raises:
       RunDirectoryError: the data are not those that the run began with; names the source, the split and what to do.
@@ -34,20 +37,36 @@ def check_data_record(run: RunDirectory, data: PairData | TextData) -> bool:
         return False
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))["sources"]
+        names = _names_now(run, list(saved), list(data.fingerprints))
         changes = [
             (source, split, change)
             for source, splits in saved.items()
             for split, before in splits.items()
-            if (change := _change(before, data.fingerprints.get(source, {}).get(split)))
+            if (change := _change(before, data.fingerprints.get(names.get(source), {}).get(split)))
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(f"{path} is damaged: choose another --workdir") from error
     for source, split, change in changes:
+        now = names.get(source, source)
+        what = "has changed since this run began" if now == source else f"is what this run began with, and {now} is not"
         raise RunDirectoryError(
-            f"{run.path}: {source} has changed since this run began ({split}: {change}); bring the old data "
-            "back, or train anew in another --workdir"
+            f"{run.path}: {source} {what} ({split}: {change}); bring the old data back, or train anew in another "
+            "--workdir"
         )
     return True
+
+
+def _names_now(run: RunDirectory, then: list[str], now: list[str]) -> dict[str, str]:
+    """What each of the run's sources is called now. The order is the config's, since `data.json` does not keep it."""
+    if set(then) != set(now):
+        try:
+            mixture = json.loads(run.config.read_text(encoding="utf-8"))["data"]["source"]
+        except OSError:
+            mixture = ""
+        names = [str(parse_source(name)) for name, _ in parse_mixture(mixture)]
+        if set(names) == set(then) and len(names) == len(now):
+            return dict(zip(names, now))
+    return {source: source for source in then}
 
 
 def _change(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:

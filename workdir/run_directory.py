@@ -104,8 +104,13 @@ class RunDirectory:
 
         def begin() -> None:
             nonlocal made
-            self.path.mkdir(parents=True, exist_ok=True)
-            made = not self.config.exists() and _create(self.config, config)
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                made = not self.config.exists() and _create(self.config, config)
+            except OSError as error:
+                raise RunDirectoryError(
+                    f"--workdir {self.path} cannot be written: {error.strerror or error}"
+                ) from error
             _check_config(self, config)
 
         try:
@@ -149,8 +154,13 @@ def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
         run.path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise RunDirectoryError(f"{run.path} is not a directory: choose another --workdir") from error
+    except OSError as error:
+        raise RunDirectoryError(f"--workdir {run.path} cannot be made: {error.strerror or error}") from error
     # In this order, since config.json is the first file that another process makes here.
-    strangers = [path.name for path in run.path.iterdir() if not path.name.startswith(run.config.name)]
+    try:
+        strangers = [path.name for path in run.path.iterdir() if not path.name.startswith(run.config.name)]
+    except OSError as error:
+        raise RunDirectoryError(f"--workdir {run.path} cannot be read: {error.strerror or error}") from error
     if run.config.exists():
         _check_config(run, config)
     elif strangers:

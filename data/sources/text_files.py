@@ -1,8 +1,9 @@
 """Files that people made, as text: lines as `wc -l` counts them, and one clear line for what is not text.
 
 UTF-8, gzipped where the name ends in .gz. A line ends at LF only: U+2028, form feeds and NUL are characters like any
-other. The CR of CRLF and a byte order mark at the start of a file belong to no line. A last line counts without its
-newline too. No line at all is an error.
+other. The CR of CRLF and a byte order mark at the start of a file belong to no line. A CR elsewhere is a character too;
+but lines are not taken from a file that is a single one with a CR in it, since its lines then end with CR. A last line
+counts without its newline too. No line at all is an error.
 """
 
 import gzip
@@ -23,6 +24,10 @@ def read_lines(path: Path) -> Iterator[str]:
         for number, raw in enumerate(file, start=1):
             if number == 1:
                 raw = raw.removeprefix(_BOM)
+                if b"\r" in raw.rstrip(b"\r\n") and not file.peek(1):
+                    raise ValueError(
+                        f"{path} is one line with CR in it: its lines must end with LF or CRLF, not CR alone"
+                    )
             if raw.endswith(b"\r\n"):
                 raw = raw[:-2] + b"\n"
             try:

@@ -74,8 +74,8 @@ def test_a_terminal_that_closes_sends_several(earlier):
 WAITS = """
 import fcntl, termios, time
 fcntl.ioctl(1, termios.TIOCSCTTY, 0)
-from training.stop import StopRequest
-with StopRequest() as stop:
+from training.stop import PreemptionGuard
+with PreemptionGuard() as stop:
     print("ready", flush=True)
     while stop.signal is None:
         time.sleep(0.01)

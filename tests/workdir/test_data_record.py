@@ -87,3 +87,56 @@ def test_each_source_of_a_mixture_is_compared(tmp_path):
     (tmp_path / "data.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match=r"data\.json is damaged"):
         check_data_record(run, load(replace(config, source=one)))
+
+
+def test_moved_data_are_scored_and_gone_on_with_from_their_new_place(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "prepared"))
+    monkeypatch.setenv("GLIBC_TUNABLES", "")  # else train.py would start this process again, for its memory's sake
+    new, other = f"tsv:{tmp_path}/new/words", f"tsv:{tmp_path}/other/words"
+    for name in ("new", "other"):
+        (tmp_path / name).mkdir()
+        for file in tmp_path.glob("spelling_*.tsv"):
+            shutil.copy(file, tmp_path / name / file.name.replace("spelling", "words"))
+    with (tmp_path / "other" / "words_train.tsv").open("a") as file:
+        file.write("ab\tB A\n")
+    for file in tmp_path.glob("spelling_*.tsv"):
+        file.unlink()
+    config, result = (run / "config.json").read_bytes(), (run / "result.json").read_bytes()
+
+    def go_on(source):
+        return in_this_process(monkeypatch, train.main, run / "config.json", "--data.source", source)
+
+    def score(*words):
+        return in_this_process(monkeypatch, evaluate.main, run, "--split", "validation", *words)
+
+    assert score().code == 2 and score("--data.source", new).code == 0
+    for finished in (True, False):
+        if not finished:
+            (run / "result.json").unlink()  # as if it had been stopped after its last save
+        done = go_on(other)
+        assert done.code == 2 and f"{other} is not (train: 36 examples then, 37 now)" in done.err.splitlines()[-1]
+        assert (run / "result.json").exists() == finished
+        assert go_on(new).code == 0 and (run / "result.json").exists()
+    assert "is not (train: 36 examples then, 37 now)" in score("--data.source", other).err.splitlines()[-1]
+    # What a run is told to learn from is its config; another kind of data, or another option, is another run.
+    assert (run / "config.json").read_bytes() == config and len(result) > 2
+    assert "data.source is" in go_on("dates").err
+    done = in_this_process(monkeypatch, train.main, run / "config.json", "--data.source", new, "--data.buckets", "2")
+    assert done.code == 2 and "data.buckets is 1 there and 2 here" in done.err and "data.source" not in done.err
+
+
+def test_a_moved_mixture_keeps_its_order(tmp_path):
+    rows = {"train": [("ab", "c"), ("a", "bc")], "dev": [("a", "b")]}
+    others = rows | {"train": [("x", "c"), ("y", "bc")]}
+    names = [pairs(tmp_path, "b", rows), pairs(tmp_path, "a", others)]  # data.json has them in the other order
+    moved = [pairs(tmp_path / "c", "c", rows), pairs(tmp_path / "c", "d", others)]
+    run = RunDirectory(tmp_path)
+
+    def mixture(one, other):
+        return DataConfig(f"{one}=0.5,{other}=0.5", batch_size=1, directory=str(tmp_path / "prepared"))
+
+    run.write("config.json", {"data": {"source": mixture(*names).source}})
+    keep_data_record(run, load(mixture(*names)))
+    assert check_data_record(run, load(mixture(*moved)))
+    with pytest.raises(RunDirectoryError, match="is what this run began with"):
+        check_data_record(run, load(mixture(*reversed(moved))))

@@ -98,6 +98,12 @@ def test_a_directory_of_something_else_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.parametrize("place", ["x" * 300, "/proc/nothing/here"])
+def test_a_directory_that_cannot_be_made_is_named_with_its_option(tmp_path, place):
+    with pytest.raises(RunDirectoryError, match=r"^--workdir .*(x|here) cannot be made: "):
+        open_run(tmp_path / place, {"a": 1})
+
+
 def test_a_broken_config_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(RunDirectoryError, match=r"config\.json is not readable JSON"):

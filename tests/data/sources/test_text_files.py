@@ -45,6 +45,8 @@ def test_any_lines_come_back_and_are_as_many_as_wc_counts(tmp_path_factory, line
     path = tmp_path_factory.mktemp("lines") / "x"
     # A final CR belongs to CRLF, and a BOM at the start to no line.
     lines = [line.rstrip("\r").lstrip("\ufeff") for line in lines]
+    if len(lines) == 1:
+        lines[0] = lines[0].replace("\r", "")  # which would be a file whose lines end with CR
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     assert list(read_lines(path)) == lines
     assert len(lines) == path.read_bytes().count(b"\n")
@@ -54,6 +56,14 @@ def test_wc_itself(tmp_path):
     path = written(tmp_path / "x", f"{AWKWARD}\r\n\n{AWKWARD}\n".encode())
     counted = subprocess.run(["wc", "-l", path], capture_output=True, text=True, check=True).stdout
     assert len(list(read_lines(path))) == int(counted.split()[0]) == 3
+
+
+@pytest.mark.parametrize("name", ["x.tsv", "x.tsv.gz"])
+@pytest.mark.parametrize("content", [b"a\tb\rc\td\r", b"a\tb\rc\td\r\n", b"\xef\xbb\xbfa\rb"])
+def test_lines_that_end_with_cr_are_refused_by_name(tmp_path, name, content):
+    with pytest.raises(ValueError, match=r"x\.tsv\S* is one line with CR in it: its lines must end with LF"):
+        list(read_lines(written(tmp_path / name, content)))
+    assert list(read_lines(written(tmp_path / name, content + b"\nz")))[-1] == "z"  # a character of one line, then
 
 
 @pytest.mark.parametrize("read", [read_text, lambda path: list(read_lines(path))])
