@@ -1,14 +1,17 @@
-# make demo: set up and train the main example.   make test: set up and run the tests.
+# make demo: set up and train the main example.   make check: lint, layout, docs.   make test: the test suite.
 # Needs Python ≥ 3.11 and pip; another interpreter is named by PYTHON=python3.12, another environment by VENV=.venv312.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow lint setup clean
+.PHONY: demo check test test-slow lint setup clean
 
 demo: setup
 	$(BIN)/python train.py dates
+
+check: lint
+	$(BIN)/python -m pytest -q tests/test_layout.py tests/test_docs.py -k "not snippets"
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=15
