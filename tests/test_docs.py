@@ -34,7 +34,8 @@ FIRST_WORK = {
 """Module of a script -> what its `main` calls when its words have been read."""
 
 SMALL = {
-    "train": "--train.steps 2 --train.evaluate_every 2 --train.save_every 2 --model.d_model 16 --model.d_ff 16",
+    "train": "--train.steps 2 --train.evaluate_every 2 --train.save_every 2 --model.d_model 16 --model.d_ff 16 "
+    "--data.buckets 1",
     "benchmarks.input": "--seconds 0.1 --layers 1",
     "benchmarks.decoding": "--batch 1 --prompt 4 --tokens 2 --repeats 1 --uncached_tokens 1",
 }
