@@ -82,7 +82,7 @@ def main() -> None:
         fail(PROGRAM, error)
     except OSError as error:
         fail(PROGRAM, error, 1)
-    log(f"{path} ({run.experiment.name}): {chosen.words}")
+    log(f"{path} ({run.experiment.name}): {chosen.description}")
     from evaluation.evaluate_split import evaluate_pairs, evaluate_text
 
     trained = run.loaded(chosen.params)
@@ -108,7 +108,7 @@ def main() -> None:
             names += [options.name, *([task] if task != run.experiment.task else [])]
             names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
             details |= {"decoding": asdict(options.decoding), "task": task, "group": group or None}
-        record = {"run": run.experiment.name, "parameters": chosen.words, **details}
+        record = {"run": run.experiment.name, "parameters": chosen.description, **details}
         record |= {"metrics": found.metrics, "signatures": found.signatures}
         paths = save_evaluation(run.directory, "-".join(names), record, found.texts)
         _print(found.metrics, found.signatures)

@@ -59,7 +59,7 @@ def main() -> None:
         fail(PROGRAM, error)
     except OSError as error:
         fail(PROGRAM, error, 1)
-    log(f"{path} ({run.experiment.name}): {chosen.words}")
+    log(f"{path} ({run.experiment.name}): {chosen.description}")
     from data.home import expand_home
     from inference.translate_lines import translate_interactively, translate_lines
 
