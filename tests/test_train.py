@@ -223,7 +223,7 @@ def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(tmp_path, capsys
     shutil.rmtree(path / "checkpoints" / "6" / "state")
     capsys.readouterr()
     chosen = open_run_for_use(path).select_params("last")
-    assert chosen.words == "step 4, the last"
+    assert chosen.description == "step 4, the last"
     assert f"{path}/checkpoints/6 is passed over: it has no state" in capsys.readouterr().err
     result = train(small(path, steps=6, save_every=2))
     out, err = capsys.readouterr()
