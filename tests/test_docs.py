@@ -287,13 +287,14 @@ def workspace(tmp_path_factory):
     (folder / "lines.txt").write_text("2026년 11월 30일\nMonday, November 30, 2026\n", encoding="utf-8")
     directory = folder / "DIRECTORY"
     write(directory / "input.txt", "to be or not to be, that is the question\n" * 40)
-    syllables = [a + b for a in "가나다라마바사아자차카타파하" for b in ("", "강", "님", "도리", "물결빛")]
-    pairs = [f"{word}\t{' '.join(word)}" for word in syllables]
-    write(directory / "kor.txt", "".join(f"I see {i} things.\t{w} 본다.\tCC-BY 2.0\n" for i, w in enumerate(syllables)))
+    syllables = "가나다라마바사아자차카타파하"
+    words = [a + b + c for a in syllables for b in syllables for c in ("", "강", "도리")]  # more than a batch of any
+    pairs = [f"{word}\t{' '.join(word)}" for word in words]
+    write(directory / "kor.txt", "".join(f"I see {i} things.\t{w} 본다.\tCC-BY 2.0\n" for i, w in enumerate(words)))
     for place in (folder / "corpus", directory):
-        for split, part in (("train", pairs), ("dev", pairs[::3]), ("test", pairs[::4])):
+        for split, part in (("train", pairs), ("dev", pairs[::30]), ("test", pairs[::40])):
             write(place / f"kor_{split}.tsv", "\n".join(part) + "\n")
-    for split, part in (("train", pairs), ("test", pairs[::4])):
+    for split, part in (("train", pairs), ("test", pairs[::40])):
         write(directory / f"cmudict.{split}", "\n".join(part) + "\n")
     for place in (folder / "multi30k", directory / "multi30k"):
         for split, size in (("train", 40), ("val", 6), ("test_2016", 6)):
