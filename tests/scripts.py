@@ -51,11 +51,11 @@ def with_nan_parameters(monkeypatch) -> None:
     """Every checkpoint that a script of this process chooses holds NaN."""
     from workdir.restore import Run
 
-    choose = Run.choose
+    choose = Run.select_params
 
     def chosen(run, checkpoint):
         found = choose(run, checkpoint)
         params = jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
         return dataclasses.replace(found, params=params)
 
-    monkeypatch.setattr(Run, "choose", chosen)
+    monkeypatch.setattr(Run, "select_params", chosen)

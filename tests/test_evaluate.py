@@ -40,7 +40,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(evaluate, tmp_path, spell
 
 def test_the_command_sacrebleu_gives_the_same_figures(spelling_run):
     """A real process; the outputs and references it has kept, scored again by the field's own command."""
-    words = [spelling_run, "--split", "validation", "--beam", 4, "--scoring", "translation", "--tokenized"]
+    words = [spelling_run, "--split", "validation", "--beam", 4, "--task", "translation", "--tokenized"]
     done = in_a_process("evaluate.py", *words)
     assert done.code == 0, done.err
     folder = spelling_run / "evaluation"
@@ -89,7 +89,7 @@ def test_settings_have_files_of_their_own(evaluate, spelling_run):
 
 
 def test_pronunciations_count_a_word_once_with_all_its_answers(evaluate, spelling_run):
-    done = evaluate(spelling_run, "--scoring", "pronunciation", "--batch_size", 3)
+    done = evaluate(spelling_run, "--task", "pronunciation", "--batch_size", 3)
     assert done.code == 0, done.err
     (name,) = [name for name in files(spelling_run) if name.endswith("pronunciation.json")]
     metrics = json.loads(files(spelling_run)[name])["metrics"]
@@ -116,7 +116,7 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     assert metrics["tokens"] == len(text) + 1  # and its end
     bits = metrics["nats_per_token"] * metrics["tokens"] / 0.69314718 / len(text.encode())
     assert metrics["bits_per_byte"] == pytest.approx(bits)
-    for words in (["--beam", 4], ["--scoring", "translation"], ["--group", "x"], ["--tokenized"]):
+    for words in (["--beam", 4], ["--task", "translation"], ["--group", "x"], ["--tokenized"]):
         refusal = evaluate(text_run, "--split", "validation", *words)
         assert refusal.code == 2 and "is a language model" in refusal.err
 
@@ -148,7 +148,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(evaluate, tmp_p
         (["--split", "tset"], "has no split 'tset': there are train, validation, test"),
         (["--spilt", "test"], "perhaps you meant --split"),
         (
-            ["--scoring", "foo"],
+            ["--task", "foo"],
             "--task must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
         ),
         (["--checkpoint", "average:9"], "average:9 wants the newest 9"),

@@ -81,7 +81,7 @@ def test_a_word_with_two_pronunciations_is_scored_by_its_own_output(evaluated):
 
 def test_a_loss_that_is_no_number_is_not_reported(text_run):
     run = open_run_for_use(text_run)
-    params = jax.tree.map(lambda x: x * np.nan, run.choose("last").params)
+    params = jax.tree.map(lambda x: x * np.nan, run.select_params("last").params)
     config = run.experiment.config
     loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
     with pytest.raises(NonFiniteError, match=r"^the loss on train is nan$"):

@@ -128,7 +128,7 @@ def test_rotary_positions_refuse_an_odd_head_width_in_one_line(widths, named):
         config = card.experiment().config
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, **widths))
         with pytest.raises(ValueError, match=f"^rotary positions .* an even head width, got {named}$"):
-            card.model(config, {"source": 9, "target": 9, "text": 9})
+            card.experiment().model(config, {"source": 9, "target": 9, "text": 9})
 
 
 @pytest.mark.parametrize("name", sorted(catalogue()))

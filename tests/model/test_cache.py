@@ -14,6 +14,7 @@ from model.components import default_components
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel, language_model_logits, language_model_with_cache
 from model.multi_head import KeyValue
+from model.positions import rotary_positions
 from model.stack import split_layers
 from model.transformer import Transformer, precompute_cross_kv, transformer_logits, transformer_with_cache
 from tests.model.samples import (

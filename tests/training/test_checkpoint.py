@@ -1,4 +1,4 @@
-"""Checkpoints: what goes in comes out, the newest are kept, and nothing is lost or taken for what it is not."""
+"""CheckpointManager: what goes in comes out, the newest are kept, and nothing is lost or taken for what it is not."""
 
 import os
 import re
@@ -147,7 +147,7 @@ def test_missing_checkpoints(tmp_path):
 def test_misuse_is_named(tmp_path):
     with pytest.raises(ValueError, match="keep is 0"):
         CheckpointManager(tmp_path, keep=0)
-    with pytest.raises(RuntimeError, match="with Checkpoints"):
+    with pytest.raises(RuntimeError, match="with CheckpointManager"):
         CheckpointManager(tmp_path, keep=1).save(1, {"w": jnp.zeros(2)}, {})
 
 
@@ -191,7 +191,7 @@ DAMAGE = {
 
 @pytest.fixture(scope="module")
 def two_steps(tmp_path_factory):
-    """Checkpoints 2 and 7."""
+    """CheckpointManager 2 and 7."""
     directory = tmp_path_factory.mktemp("two") / "checkpoints"
     with CheckpointManager(directory, keep=3) as checkpoints:
         for step in (2, 7):
@@ -259,10 +259,10 @@ def test_checkpoints_of_versions_without_marks_are_whole(tmp_path, two_steps):
 SAVE = """
     import os, sys, time
     import jax.numpy as jnp
-    from training.checkpoint import Checkpoints
+    from training.checkpoint import CheckpointManager
     directory, step, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     state = {str(i): jnp.full((1000, 1000), float(step)) for i in range(10)}
-    with Checkpoints(directory, keep=3) as checkpoints:
+    with CheckpointManager(directory, keep=3) as checkpoints:
         checkpoints.save(step, state, {"position": step})
         if end == "killed":
             os.kill(os.getpid(), 9)
@@ -294,9 +294,9 @@ def test_a_process_that_ends_has_its_checkpoint_and_one_that_is_killed_harms_non
 FULL_DISK = """
     import resource, sys
     import jax, jax.numpy as jnp
-    from training.checkpoint import Checkpoints
+    from training.checkpoint import CheckpointManager
     state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
-    with Checkpoints(sys.argv[1], keep=3) as checkpoints:
+    with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
         checkpoints.latest()
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
@@ -322,12 +322,12 @@ MESH = """
     import sys
     import jax, jax.numpy as jnp, numpy as np
     from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-    from training.checkpoint import Checkpoints
+    from training.checkpoint import CheckpointManager
     assert jax.device_count() == 4
     mesh = jax.make_mesh((2, 2), ("data", "tensor"), axis_types=(AxisType.Auto, AxisType.Auto))
     shardings = {"w": NamedSharding(mesh, P("data", "tensor")), "key": NamedSharding(mesh, P())}
     state = jax.device_put({"w": jnp.arange(32.0).reshape(4, 8), "key": jax.random.key(5)}, shardings)
-    with jax.set_mesh(mesh), Checkpoints(sys.argv[1], keep=1) as checkpoints:
+    with jax.set_mesh(mesh), CheckpointManager(sys.argv[1], keep=1) as checkpoints:
         checkpoints.save(1, state, {"position": 1})
         for like in (state, jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings)):
             restored, _ = checkpoints.restore(like)

@@ -18,7 +18,7 @@ from data.prepare import prepare
 from data.sources.records import Examples
 from data.sources.text_files import read_lines
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def files(directory, **contents):

@@ -18,7 +18,7 @@ from data.sources.grammar import parse_source
 from data.sources.records import Examples, read_columns
 from tests.data.in_memory import generate
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SENTENCES = [("Ein Haus.", "A house."), ("Ja", "Yes"), ("Nein", "No")]
 
 

@@ -23,7 +23,7 @@ from data.tokenizers.bytes import ByteTokenizer
 from data.tokenizers.factory import load_tokenizer, make_tokenizers
 from data.tokenizers.words import WordTokenizer
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 AWKWARD = [
     "",
     " ",
