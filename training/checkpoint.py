@@ -30,7 +30,7 @@ class CheckpointManager:
     normally has its checkpoint. A save becomes visible by one rename, so a process that is killed while it
     saves leaves a temporary directory, which nothing reads and the next process that saves removes.
 
-        with Checkpoints(directory, keep=3) as checkpoints:
+        with CheckpointManager(directory, keep=3) as checkpoints:
             step, state, data = checkpoints.restore_newest(like) or (0, new, {})
             checkpoints.save(step, state, {"position": position})
 
@@ -129,7 +129,7 @@ class CheckpointManager:
             OSError: this save, or the one before it, could not be written.
         """
         if not self._entered:
-            raise RuntimeError("save() outside of `with Checkpoints(...)`: nothing would wait for the last save")
+            raise RuntimeError("save() outside of `with CheckpointManager(...)`: nothing would wait for the last save")
         writer = self._open_writer()
         if step in self.steps():
             return
