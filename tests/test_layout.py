@@ -96,3 +96,9 @@ def test_a_package_can_be_imported_alone(name):
     program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
     done = subprocess.run([sys.executable, "-c", program, *modules], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_there_is_one_parser_of_command_lines():
+    for path in ROOT.rglob("*.py"):
+        if not any(part.startswith(".") or part == "tests" for part in path.relative_to(ROOT).parts):
+            assert "argparse" not in imports(path), f"{path}: wanted is data.options"
