@@ -15,6 +15,7 @@ import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
+from evaluation.tasks import TASKS, check_task
 from inference.generation_config import DecodingOptions
 
 PROGRAM = "python evaluate.py"
@@ -38,8 +39,8 @@ class EvaluateOptions(DecodingOptions):
     """Split to score: test, validation, train."""
     checkpoint: str = "last"
     """best, last, STEP, average:K (of the last K checkpoints) or ema (the moving average, of --train.ema)."""
-    task: Literal["card", "translation", "pronunciation", "exact_match"] = "card"
-    """BLEU and chrF; word and phoneme error rate; or exact match alone. card: what the experiment says."""
+    task: Literal["experiment", *TASKS] = "experiment"
+    """BLEU and chrF; word and phoneme error rate; exact match alone; or the loss of text. experiment: what it says."""
     tokenized: bool = False
     """Also BLEU of the text as it is, words being what spaces separate: for papers that report tokenised BLEU."""
     group: str = "language"
@@ -62,7 +63,10 @@ def main() -> None:
 
     try:
         run = open_run_for_use(path)
-        measured = replace(default, split=options.split, checkpoint=options.checkpoint, data=options.data)
+        task = run.experiment.task if options.task == "experiment" else options.task
+        check_task(task, run.is_language_model)
+        kept = {name: getattr(options, name) for name in ("split", "checkpoint", "data", "task")}
+        measured = replace(default, **kept)
         if run.is_language_model and options != measured:
             raise ValueError(f"{path} is a language model: its loss is measured, and nothing is decoded")
         if options.nbest > 1:
@@ -83,31 +87,27 @@ def main() -> None:
     except OSError as error:
         fail(PROGRAM, error, 1)
     log(f"{path} ({run.experiment.name}): {chosen.description}")
-    from evaluation.evaluate_split import evaluate_pairs, evaluate_text
+    from evaluation.evaluate_split import evaluate_split
 
-    trained = run.loaded(chosen.params)
     names, details = [options.split, chosen.name], {"split": options.split, "checkpoint": options.checkpoint}
+    group, total = "", loaded.num_examples(options.split)
+    if not run.is_language_model:
+        group = _group(options, default, loaded)
+        names += [options.name, *([task] if task != run.experiment.task else [])]
+        names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
+        details |= {"decoding": asdict(options.decoding), "task": task, "group": group or None}
     with exit_on_error(PROGRAM):
-        if run.is_language_model:
-            found = evaluate_text(trained, loaded, options.split, config.train.logits_chunk)
-        else:
-            task = run.experiment.task if options.task == "card" else options.task
-            group = _group(options, default, loaded)
-            count = loaded.num_examples(options.split)
-            found = evaluate_pairs(
-                trained,
-                loaded,
-                options.split,
-                options.decoding,
-                task,
-                group=group,
-                tokenized=options.tokenized,
-                logits_chunk=config.train.logits_chunk,
-                progress=lambda done: _progress(done, count),
-            )
-            names += [options.name, *([task] if task != run.experiment.task else [])]
-            names += [*(["tokenized"] if options.tokenized else []), *([f"by_{group}"] if group else [])]
-            details |= {"decoding": asdict(options.decoding), "task": task, "group": group or None}
+        found = evaluate_split(
+            run.trained_model(chosen.params),
+            loaded,
+            options.split,
+            task,
+            options.decoding,
+            group=group,
+            tokenized=options.tokenized,
+            logits_chunk=config.train.logits_chunk,
+            progress=lambda done: _progress(done, total),
+        )
         record = {"run": run.experiment.name, "parameters": chosen.description, **details}
         record |= {"metrics": found.metrics, "signatures": found.signatures}
         paths = save_evaluation(run.directory, "-".join(names), record, found.texts)

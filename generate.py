@@ -63,7 +63,7 @@ def main() -> None:
     from data.home import expand_home
     from inference.translate_lines import translate_interactively, translate_lines
 
-    model = run.loaded(chosen.params)
+    model = run.trained_model(chosen.params)
     with exit_on_error(PROGRAM):
         if run.is_language_model:
             _continue(model, options)

@@ -41,7 +41,9 @@ def train(experiment: Experiment) -> TrainResult:
     from data.length_check import check_lengths
     from data.loading import load
     from data.spec import spec_of
-    from experiments.experiment import Trained, check_data_matches_model
+    from experiments.experiment import check_data_matches_model
+    from experiments.reports import task_report
+    from inference.trained_model import TrainedModel
     from training.compilation import compile_step
     from training.directions import check_declared
     from training.ema import averaged
@@ -96,8 +98,8 @@ def train(experiment: Experiment) -> TrainResult:
     largest = max(blank_batches, key=lambda batch: batch["labels"].size)
     spec = spec_of(data)
 
-    def trained(params: Any) -> Trained:
-        return Trained(model, params, data.tokenizers, spec, config, data, run.figures)
+    def trained(params: Any) -> TrainedModel:
+        return TrainedModel(model, params, data.tokenizers, spec)
 
     with PreemptionGuard() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
         # The state: new, or as the last checkpoint left it; and how many batches it has seen.
@@ -108,7 +110,7 @@ def train(experiment: Experiment) -> TrainResult:
             position, window = saved["position"], saved["window"]
         else:
             state = initial()
-        if experiment.scores is None:  # else nobody knows before they have been measured
+        if experiment.validation_metrics is None:  # else nobody knows before they have been measured
             check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
         batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
         counts = f"{data.num_train_examples:,} training, {held_out:,} validation examples, {epoch:,} batches an epoch"
@@ -150,8 +152,8 @@ def train(experiment: Experiment) -> TrainResult:
                         )
                         validation = evaluate(eval_step, state.params, rows)
                         check_finite(validation, f"on validation after step {step:,}")
-                        if experiment.scores is not None:
-                            validation |= experiment.scores(trained(state.params))
+                        if experiment.validation_metrics is not None:
+                            validation |= experiment.validation_metrics(trained(state.params), data)
                             check_metric(settings.best_metric, validation)
                     writer.write(step, "validation", validation)
                 regular = last or (step > start and step % settings.save_every == 0)
@@ -171,7 +173,8 @@ def train(experiment: Experiment) -> TrainResult:
                 log.add(step + 1, metrics)
     print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {_in_words(validation)} on validation", flush=True)
 
-    report = experiment.report(trained(state.params))
+    make_report = experiment.report or task_report(experiment.task, settings.logits_chunk)
+    report = make_report(trained(state.params), data, run.figures)
     curves = run.figures / "training.png"
     training_curves(read_metrics(run.path), curves)
     metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics

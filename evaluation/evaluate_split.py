@@ -1,109 +1,182 @@
-"""The numbers of a trained model on a whole split: what evaluate.py prints and keeps."""
+"""Evaluation of a trained model on a whole split: decode, score against references, measure the loss."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data.loading import PairData, TextData
 from data.sources.text_files import one_line
-from evaluation.task_metrics import Task, rows_to_score, score
-from evaluation.text_metrics import bits_per_byte
+from evaluation.tasks import TASKS, TOKENIZED_BLEU, TokenLoss, check_task
+from evaluation.text_metrics import CorpusScore, exact_match_by_group
 from inference.generation_config import DecodingOptions
 from inference.trained_model import TrainedModel
 from inference.translator import Translator
-from training.eval_step import evaluate, make_eval_step
+from training.eval_step import EvalStep, evaluate, make_eval_step
 from training.finite import check_finite
 from training.loss import token_loss
-from training.metrics import perplexity
+
+if TYPE_CHECKING:
+    import flax.linen as nn
+
+    from data.loading import PairData, TextData
+
+
+class ScoredExample(NamedTuple):
+    """A source with its output, and the references that it was scored against; each text is one line."""
+
+    source: str
+    output: str
+    references: tuple[str, ...]
+    group: str | None
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether the output equals a reference."""
+        return self.output in self.references
 
 
 class Evaluation(NamedTuple):
-    """What was measured."""
+    """What `evaluate_split` measured."""
 
     metrics: dict[str, Any]
     signatures: dict[str, str]
     """sacreBLEU's, of the metrics that have one."""
-    texts: dict[str, list[str]]
-    """hypotheses, references, sources: as many lines of each; of a language model none. Several references of one line
-    are separated by tabs."""
+    examples: list[ScoredExample]
+    """What was scored, in the order of the split; of a language model []."""
+
+    @property
+    def texts(self) -> dict[str, list[str]]:
+        """hypotheses, references, sources: as many lines of each, several references separated by tabs; else {}."""
+        if not self.examples:
+            return {}
+        return {
+            "hypotheses": [example.output for example in self.examples],
+            "references": ["\t".join(example.references) for example in self.examples],
+            "sources": [example.source for example in self.examples],
+        }
 
 
-def evaluate_pairs(
+def evaluate_split(
     trained: TrainedModel,
-    data: PairData,
+    data: PairData | TextData,
     split: str,
-    options: DecodingOptions,
-    task: Task,
+    task: str,
+    options: DecodingOptions | None = None,
     *,
     group: str = "",
     tokenized: bool = False,
+    with_loss: bool = True,
     logits_chunk: int = 0,
+    loss_rows: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Decode every source of `split`, too long ones cut, and score the outputs (see `evaluation.task_metrics`).
+    """Measure a trained model on `split` by the metrics of `task` (`evaluation.tasks`).
 
-    Also `nats_per_token` and `perplexity` of the targets, given the right tokens before: without label smoothing, the
-    end of the sentence counted, as far as the longest training target.
+    Encoder–decoder: every source is decoded, too long ones cut, and scored. In `pronunciation` examples with the same
+    source (and group) count once, with all their targets as references, the first one's output; in `translation` and
+    `exact_match` each example counts, against its own target. So all metrics of a task have one denominator, `scored`,
+    and BLEU is what the command `sacrebleu` computes from the texts. Beside the task's metrics: `examples`, `scored`,
+    `cut_off` (outputs without an end), and `exact_match_by_group`.
+
+    Loss: cross-entropy per token without label smoothing, whatever the experiment trains with, given the right tokens
+    before; the end of each text counts. Targets of pairs count as far as the longest training target; text is read in
+    rows of the training width. Beside a language model's metrics: `tokens` and `documents`.
 
     Args:
-      logits_chunk: tokens whose logits are held at a time (`train.logits_chunk`); 0: all.
+      options: how to decode. None: greedily.
       group: a feature of the examples, by which exact match is also counted, of those that have it. Empty: none.
+      tokenized: also `tokenized_bleu`.
+      with_loss: False leaves out the loss metrics of an encoder–decoder, which cost a pass and a compilation.
+      logits_chunk: tokens whose logits are held at a time (`train.logits_chunk`); 0: all.
+      loss_rows: rows of a batch of the loss. None: as in training.
+      progress: called with the number of decoded sources.
 
     Raises:
-      ValueError: no such split or group; outputs that are not numbers, with the example's line, counted from 1; a loss
-        that is not finite.
+      ValueError: no such split, group or task; outputs that are not numbers, with the example's line, from 1.
+      NonFiniteError: the loss is NaN or infinite.
     """
+    check_task(task, trained.is_language_model)
+    data.num_examples(split)
     examples = list(data.examples(split))
+    if trained.is_language_model:
+        texts = [example["text"] for example in examples]
+        loss = _token_loss(trained, data, split, texts, logits_chunk, loss_rows)
+        return Evaluation(_loss_metrics(task, loss) | {"tokens": loss.tokens, "documents": len(texts)}, {}, [])
+
     if group and not any(group in example for example in examples):
         raise ValueError(f"examples have no {group!r} to group them by: there are {', '.join(examples[0])}")
     canonical = trained.tokenizers["target"].canonical
-    rows = rows_to_score(
-        task,
-        [one_line(example["source"]) for example in examples],
-        [one_line(canonical(example["target"])) for example in examples],
-        [example.get(group) for example in examples] if group else None,
-    )
-    # Of sources that are the same, each is decoded: it costs little, and sampled outputs are those of their row.
-    found = Translator(trained, options).split_hypotheses(data, split, progress)
-    best = [found[row.row][0] for row in rows]
-    outputs = [one_line(each.text) for each in best]
-    metrics, signatures = score(task, outputs, rows, tokenized)
-    metrics |= {"examples": len(examples), "scored": len(rows)}
-    metrics["cut_off"] = sum(not each.finished for each in best)
-    loss = _loss(trained, data, split, logits_chunk)
-    metrics |= {"nats_per_token": loss, "perplexity": perplexity(loss)}
-    texts = {
-        "hypotheses": outputs,
-        "references": ["\t".join(row.references) for row in rows],
-        "sources": [row.source for row in rows],
-    }
-    return Evaluation(metrics, signatures, texts)
+    sources = [one_line(example["source"]) for example in examples]
+    targets = [one_line(canonical(example["target"])) for example in examples]
+    groups = [example.get(group) for example in examples] if group else [None] * len(examples)
+    # Of equal sources each is decoded: it costs little, and a sampled output depends on its row.
+    best = [hypotheses[0] for hypotheses in Translator(trained, options).split_hypotheses(data, split, progress)]
+    references = _references(sources, targets, groups, TASKS[task].by_source)
+    scored = [ScoredExample(sources[n], one_line(best[n].text), right, groups[n]) for n, right in references.items()]
+    metrics, signatures = _text_metrics(task, scored, tokenized)
+    metrics |= {"examples": len(examples), "scored": len(scored)}
+    metrics["cut_off"] = sum(not best[n].finished for n in references)
+    if with_loss:
+        metrics |= _loss_metrics(task, _token_loss(trained, data, split, targets, logits_chunk, loss_rows))
+    return Evaluation(metrics, signatures, scored)
 
 
-def evaluate_text(trained: TrainedModel, data: TextData, split: str, logits_chunk: int = 0) -> Evaluation:
-    """Loss of a language model over every token of `split`, the end of each document counted, with the context that its
-    row of training's width gives it.
-
-    Raises:
-      ValueError: no such split, or a loss that is not finite.
-    """
-    data.num_examples(split)
-    texts: Sequence[str] = [example["text"] for example in data.examples(split)]
-    loss, tokens = _loss(trained, data, split, logits_chunk), len(data.encoded["text"][split].ids)
-    metrics = {
-        "nats_per_token": loss,
-        "perplexity": perplexity(loss),
-        "bits_per_byte": bits_per_byte(loss * tokens, texts),
-        "tokens": tokens,
-        "documents": len(texts),
-    }
-    return Evaluation(metrics, {}, {})
+def _references(
+    sources: Sequence[str], targets: Sequence[str], groups: Sequence[str | None], by_source: bool
+) -> dict[int, tuple[str, ...]]:
+    """References of each example that is scored, by its number: all, or with `by_source` the first of each source."""
+    if not by_source:
+        return {number: (target,) for number, target in enumerate(targets)}
+    first: dict[tuple[str, str | None], int] = {}
+    found: dict[int, list[str]] = {}
+    for number, (*key, target) in enumerate(zip(sources, groups, targets, strict=True)):
+        known = found.setdefault(first.setdefault(tuple(key), number), [])
+        if target not in known:
+            known.append(target)
+    return {number: tuple(known) for number, known in found.items()}
 
 
-def _loss(trained: TrainedModel, data: PairData | TextData, split: str, logits_chunk: int) -> float:
-    """Plain cross-entropy per token, whatever loss the experiment trains with."""
-    eval_step = make_eval_step(token_loss(trained.model, logits_chunk))
-    means = evaluate(eval_step, trained.params, data.eval_batches(split))
+def _text_metrics(task: str, scored: Sequence[ScoredExample], tokenized: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    outputs, references = [each.output for each in scored], [each.references for each in scored]
+    metrics: dict[str, Any] = {}
+    signatures: dict[str, str] = {}
+    for name, metric in (TASKS[task].text_metrics | ({"tokenized_bleu": TOKENIZED_BLEU} if tokenized else {})).items():
+        value = metric.compute(outputs, references)
+        if isinstance(value, CorpusScore):
+            value, signatures[name] = value
+        metrics[name] = value
+    if by_group := exact_match_by_group(outputs, references, [each.group for each in scored]):
+        metrics["exact_match_by_group"] = by_group
+    return metrics, signatures
+
+
+def _loss_metrics(task: str, loss: TokenLoss) -> dict[str, Any]:
+    return {name: metric.compute(loss) for name, metric in TASKS[task].loss_metrics.items()}
+
+
+def _token_loss(
+    trained: TrainedModel,
+    data: PairData | TextData,
+    split: str,
+    texts: Sequence[str],
+    logits_chunk: int,
+    rows: int | None,
+) -> TokenLoss:
+    tokens = 0
+
+    def batches() -> Iterator[Any]:
+        nonlocal tokens
+        for batch in data.eval_batches(split, rows):
+            tokens += int(batch["weights"].sum())
+            yield batch
+
+    means = evaluate(_eval_step(trained.model, logits_chunk), trained.params, batches())
     check_finite(means, f"on {split}")
-    return means["loss"]
+    return TokenLoss(means["loss"], tokens, texts)
+
+
+@lru_cache(maxsize=4)
+def _eval_step(model: nn.Module, logits_chunk: int) -> EvalStep:
+    """Kept, so that another split, or another validation, is not compiled anew."""
+    return make_eval_step(token_loss(model, logits_chunk))

@@ -9,10 +9,18 @@ Goal:     99.5%, reached; worst language 95%, not quite: LOG.md says what was tr
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from data.config import DataConfig
-from experiments.experiment import Config, Experiment, Report, Trained, rotary_model
+from experiments.experiment import Config, Experiment, Report, rotary_model
+from experiments.reports import task_report
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from data.loading import PairData
+    from inference.trained_model import TrainedModel
 
 SHOWN = (
     "2026년 11월 30일 월요일",
@@ -46,57 +54,47 @@ def experiment() -> Experiment:
     return Experiment("dates", config, model=rotary_model, report=report, task="exact_match")
 
 
-def report(trained: Trained) -> Report:
+def report(trained: TrainedModel, data: PairData, figures: Path) -> Report:
     """Exact match on the test split, whose calendar days no training example has; by language; samples; attention.
 
-    Where other sources are mixed in, only dates count. Without any dates in it, the report is that of translation.
+    Where other sources are mixed in, only dates count. Without any dates it is the standard report.
     """
     from analysis.attention import attention_map
-    from experiments import translation
+    from evaluation.evaluate_split import evaluate_split
     from inference.translator import Translator
 
-    tested = list(trained.data.examples("test")) if "test" in trained.data.encoded["target"] else []
-    examples = [example for example in tested if "language" in example]
-    if not examples:
-        return translation.report(trained)
-    translator = Translator(trained)
-    outputs = [
-        out
-        for example, out in zip(tested, translator.split(trained.data, "test"), strict=True)
-        if "language" in example
-    ]
-    right: dict[str, list[bool]] = {}
-    for example, output in zip(examples, outputs, strict=True):
-        right.setdefault(example["language"], []).append(output == example["target"])
-    by_language = {language: sum(hits) / len(hits) for language, hits in right.items()}
-    worst = sorted(by_language, key=lambda language: (by_language[language], language))[:10]
-    hits = sum(sum(hits) for hits in right.values())
-    exact_match = hits / len(examples)
+    if "test" not in data.encoded["target"] or not any("language" in example for example in data.examples("test")):
+        return task_report("exact_match")(trained, data, figures)
+    found = evaluate_split(trained, data, "test", "exact_match", group="language", with_loss=False)
+    examples = [example for example in found.examples if example.group is not None]
+    by_language = found.metrics["exact_match_by_group"]
+    worst = dict(list(by_language.items())[:10])
+    exact_match = sum(example.is_correct for example in examples) / len(examples)
 
     print(f"test: {exact_match:.2%} of {len(examples):,} dates exactly right, on days that no training example has")
-    if others := len(tested) - len(examples):
+    if others := len(found.examples) - len(examples):
         print(f"test: {others:,} examples of other sources are not counted")
     print(
-        "worst ten of", len(by_language), "languages:", ", ".join(f"{name} {by_language[name]:.0%}" for name in worst)
+        "worst ten of", len(by_language), "languages:", ", ".join(f"{name} {rate:.0%}" for name, rate in worst.items())
     )
     print("samples:")
+    translator = Translator(trained)
     for line, (best, *_) in zip(SHOWN, translator.hypotheses(translator.encode(SHOWN)), strict=True):
         print(f"  {line}  ->  {best.text}")
-    wrong = [(e, o) for e, o in zip(examples, outputs, strict=True) if o != e["target"]]
-    for example, output in wrong[:5]:
-        print(f"  wrong: {example['source']} ({example['language']})  ->  {output}, not {example['target']}")
+    for example in [example for example in examples if not example.is_correct][:5]:
+        print(f"  wrong: {example.source} ({example.group})  ->  {example.output}, not {example.references[0]}")
 
-    figures = {}
+    pictures = {}
     for name, line in (("attention_korean", SHOWN[0]), ("attention_english", SHOWN[1])):
         weights, source, target = translator.attention(line)
-        figures[name] = trained.figures / f"{name}.png"
+        pictures[name] = figures / f"{name}.png"
         title = f"Where the last decoder layer looks: {line}"
-        attention_map(weights[-1], source, target, figures[name], title)
+        attention_map(weights[-1], source, target, pictures[name], title)
     metrics = {
         "test_exact_match": exact_match,
-        "test_worst_language": by_language[worst[0]],
+        "test_worst_language": min(worst.values()),
         "test_examples": len(examples),
         "languages": len(by_language),
-        "worst_languages": {name: by_language[name] for name in worst},
+        "worst_languages": worst,
     }
-    return Report(metrics, figures)
+    return Report(metrics, pictures)

@@ -11,11 +11,11 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from data.config import DataConfig
 from data.home import expand_home
-from inference.trained_model import TrainedModel
+from evaluation.tasks import DECODED_METRICS, check_task, default_task
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 from training.directions import LOSS_METRICS, Direction, check_directions
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     import flax.linen as nn
 
     from data.loading import PairData, TextData
+    from inference.trained_model import TrainedModel
     from training.loss import Loss
     from training.optimizer import Optimizer
     from training.schedules import Schedule
     from training.step import TrainStep
 
-STANDARD_METRICS: dict[str, Direction] = LOSS_METRICS | {"bleu": "max"}
-"""Of the standard loss, and of `experiments.validation_scores`."""
+STANDARD_METRICS: dict[str, Direction] = LOSS_METRICS | DECODED_METRICS
+"""Of the standard loss, and of `experiments.reports.decoded_metrics`."""
 
 ModelConfig = TypeVar("ModelConfig", TransformerConfig, LanguageModelConfig)
 
@@ -48,18 +49,8 @@ class Config(Generic[ModelConfig]):
 
 
 @dataclass(frozen=True)
-class Trained(TrainedModel):
-    """A trained model with the run that it comes from, as a report gets it."""
-
-    config: Config
-    data: PairData | TextData
-    figures: Path
-    """Directory to write pictures to."""
-
-
-@dataclass(frozen=True)
 class Report:
-    """What a report found out."""
+    """Metrics and figures of a trained model, kept in `result.json`."""
 
     metrics: dict[str, Any]
     """Numbers by name, and lists or dicts of them."""
@@ -134,11 +125,6 @@ def standard_step(config: Config, loss: Loss, optimizer: Optimizer, schedule: Sc
     return make_train_step(loss, optimizer, schedule, config.train.grad_accumulation_steps)
 
 
-def no_report(trained: Trained) -> Report:
-    """The losses of training and validation say it all."""
-    return Report({})
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A card. Derive one from another with `dataclasses.replace`, or by calling its `experiment()` and changing it."""
@@ -150,22 +136,28 @@ class Experiment:
     optimizer: Callable[[Config], Optimizer] = standard_optimizer
     schedule: Callable[[Config], Schedule] = standard_schedule
     step: Callable[[Config, Loss, Optimizer, Schedule], TrainStep] = standard_step
-    report: Callable[[Trained], Report] = no_report
-    """Called once at the end with the trained model: scores it, prints, draws."""
-    scores: Callable[[Trained], dict[str, float]] | None = None
-    """Further validation metrics, measured at each evaluation with the parameters of the moment; train.best_metric may
-    name one of them that `metrics` declares. `experiments.validation_scores.greedy_bleu` is one."""
+    report: Callable[[TrainedModel, PairData | TextData, Path], Report] | None = None
+    """Called once at the end with the trained model, the data and a directory for pictures: measures, prints, draws.
+    None: `experiments.reports.task_report(task)`."""
+    validation_metrics: Callable[[TrainedModel, PairData | TextData], dict[str, float]] | None = None
+    """Further validation metrics, measured at each evaluation with the current parameters; train.best_metric may name
+    one of them that `metrics` declares. `experiments.reports.decoded_metrics` makes such a function."""
     metrics: Mapping[str, Direction] = dataclasses.field(default_factory=lambda: STANDARD_METRICS)
     """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. Whoever adds
-    one, by a loss or by `scores`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
+    one, by a loss or by `validation_metrics`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
     baselines: Callable[[Config], Sequence[Experiment]] | None = None
     """Experiments to compare with, given this one's config: trained after it in directories of its own, and their
     metrics reported beside its own as NAME_METRIC."""
-    task: Literal["translation", "pronunciation", "exact_match"] = "translation"
-    """How evaluate.py scores the outputs of an encoder–decoder, if it is not told: see `evaluation.task_metrics`."""
+    task: str | None = None
+    """What evaluate.py and the report measure (`evaluation.tasks.TASKS`). None: translation, or language_modeling for a
+    language model."""
 
     def __post_init__(self):
         check_directions(self.metrics)
+        is_language_model = isinstance(self.config.model, LanguageModelConfig)
+        if self.task is None:
+            object.__setattr__(self, "task", default_task(is_language_model))
+        check_task(self.task, is_language_model)
 
     @property
     def workdir(self) -> Path:

@@ -9,7 +9,6 @@ Measured: word error rate on test 18.60% (phonemes 3.02%), one model, greedy; on
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import pronunciation
 from experiments.experiment import Config, Experiment, rotary_model
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -48,4 +47,4 @@ def experiment() -> Experiment:
             log_every=50,
         ),
     )
-    return Experiment("g2p_korean", config, model=rotary_model, report=pronunciation.report, task="pronunciation")
+    return Experiment("g2p_korean", config, model=rotary_model, task="pronunciation")

@@ -9,7 +9,6 @@ Measured: not run; shapes, parameters and one traced step are tested
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import text_scores
 from experiments.experiment import Config, Experiment
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -46,4 +45,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.6e-3, schedule="noam", warmup_steps=1000, weight_decay=0.1, clip_norm=0.0),
         train=TrainConfig(steps=500_000, evaluate_every=10_000, save_every=10_000, log_every=500),
     )
-    return Experiment("lm1b", config, report=text_scores.report)
+    return Experiment("lm1b", config)

@@ -10,7 +10,6 @@ Goal:     41.02 tokenised BLEU on test 2016 with beam 5 and the mean of the last
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import translation
 from experiments.experiment import Config, Experiment
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -50,4 +49,4 @@ def experiment() -> Experiment:
             steps=8000, label_smoothing=0.1, evaluate_every=500, save_every=500, max_to_keep=10, log_every=50
         ),
     )
-    return Experiment("multi30k_en_de", config, report=translation.report)
+    return Experiment("multi30k_en_de", config)

@@ -1,52 +1,97 @@
-"""What a trained encoder–decoder answers, each answer beside all right ones: what reports score and show."""
+"""Reports at the end of training, and decoded validation metrics, for any task of `evaluation.tasks`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.tasks import TASKS
+from experiments.experiment import Report
 
 if TYPE_CHECKING:
-    from experiments.experiment import Trained
+    from data.loading import PairData, TextData
+    from evaluation.evaluate_split import ScoredExample
+    from inference.trained_model import TrainedModel
+
+LOSS_ROWS = 128
+"""Rows of a batch when the loss of a held-out split is measured."""
+RESULT_NAMES = {"nats_per_token": "nats"}
+"""Metrics that `result.json` calls otherwise: `test_nats`."""
 
 
-class Outputs(NamedTuple):
-    """Greedy outputs for the distinct sources of a split, in the order of their first lines."""
+def task_report(task: str, logits_chunk: int = 0) -> Callable[[TrainedModel, PairData | TextData, Path], Report]:
+    """The standard report: the task's metrics of every held-out split, and samples of greedy outputs.
 
-    sources: list[str]
-    outputs: list[str]
-    references: list[list[str]]
-    """For each source all its targets in the split, as the tokenizer gives them back, each once."""
+    In `Report.metrics` they are SPLIT_METRIC, such as `test_bleu`, and SPLIT_UNIT is the number of what was scored. Of
+    an encoder–decoder only the metrics of decoded text are measured. A split without any text, as the targets of a
+    shared task may be, is left out, and a line says so.
 
+    Args:
+      logits_chunk: as for `evaluation.evaluate_split.evaluate_split`.
 
-def decode_splits(trained: Trained) -> dict[str, Outputs]:
-    """The outputs for every split but the one that was trained on.
-
-    A source that stands in a split with several targets is one question with several right answers. A split whose
-    targets are all blank, as those of a shared task may be, has none: a line says that it is left out.
+    Raises:
+      ValueError: no such task.
     """
-    from inference.translator import Translator
+    wanted = TASKS.get(task)
+    if wanted is None:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
 
-    translator = Translator(trained)
-    canonical = trained.data.tokenizers["target"].canonical
-    by_split = {}
-    for split in trained.data.encoded["target"]:
-        if split == "train":
-            continue
-        if not any(example["target"].strip() for example in trained.data.examples(split)):
-            print(f"{split}: not scored, since all its targets are blank")
-            continue
-        found: dict[str, tuple[str, list[str]]] = {}
-        for example, output in zip(trained.data.examples(split)[:], translator.split(trained.data, split), strict=True):
-            references = found.setdefault(example["source"], (output, []))[1]
-            if (reference := canonical(example["target"])) not in references:
-                references.append(reference)
-        outputs, references = zip(*found.values(), strict=True)
-        by_split[split] = Outputs(list(found), list(outputs), list(references))
-    return by_split
+    def report(trained: TrainedModel, data: PairData | TextData, figures: Path) -> Report:
+        from evaluation.evaluate_split import evaluate_split
+
+        side = "text" if trained.is_language_model else "target"
+        metrics: dict[str, float] = {}
+        for split in data.encoded[side]:
+            if split == "train":
+                continue
+            if not any(example[side].strip() for example in data.examples(split)):
+                print(f"{split}: not scored, since all its {side}s are blank")
+                continue
+            found = evaluate_split(
+                trained, data, split, task, with_loss=False, logits_chunk=logits_chunk, loss_rows=LOSS_ROWS
+            )
+            count = found.metrics["documents" if trained.is_language_model else "scored"]
+            values = {name: found.metrics[name] for name in wanted.metrics if name in found.metrics}
+            metrics |= {f"{split}_{RESULT_NAMES.get(name, name)}": value for name, value in values.items()}
+            metrics[f"{split}_{wanted.unit}"] = count
+            shown = ", ".join(f"{name.replace('_', ' ')} {value:,.4f}" for name, value in values.items())
+            print(f"{split}: {shown}; {count:,} {wanted.unit}")
+            show(found.examples)
+        return Report(metrics)
+
+    return report
 
 
-def show(some: Outputs, count: int = 5) -> None:
-    """Print `count` outputs from all over the split, each with what would have been right unless it is."""
-    for number in range(0, len(some.sources), max(len(some.sources) // count, 1))[:count]:
-        output, right = some.outputs[number], some.references[number]
-        verdict = "right" if output in right else f"not {' or '.join(right)}"
-        print(f"  {some.sources[number]}  ->  {output}  ({verdict})")
+def no_report(trained: TrainedModel, data: PairData | TextData, figures: Path) -> Report:
+    """No report beyond the curves of training and validation."""
+    return Report({})
+
+
+def decoded_metrics(task: str, *names: str) -> Callable[[TrainedModel, PairData], dict[str, float]]:
+    """Metrics of greedy outputs for the whole validation split, as `Experiment.validation_metrics`.
+
+        Experiment(..., validation_metrics=decoded_metrics("translation", "bleu"))       and train.best_metric=bleu
+
+    Raises:
+      ValueError: no such task, or no such text metric of it.
+    """
+    known = TASKS[task].text_metrics if task in TASKS else {}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"task {task!r} has no text metric {name!r}: there are {', '.join(known) or 'none'}")
+
+    def validation_metrics(trained: TrainedModel, data: PairData) -> dict[str, float]:
+        from evaluation.evaluate_split import evaluate_split
+
+        found = evaluate_split(trained, data, "validation", task, with_loss=False).metrics
+        return {name: found[name] for name in names}
+
+    return validation_metrics
+
+
+def show(examples: Sequence[ScoredExample], count: int = 5) -> None:
+    """Print `count` outputs from all over the split, each with its references unless it is right."""
+    for example in examples[:: max(len(examples) // count, 1)][:count]:
+        verdict = "right" if example.is_correct else f"not {' or '.join(example.references)}"
+        print(f"  {example.source}  ->  {example.output}  ({verdict})")

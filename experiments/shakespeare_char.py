@@ -8,11 +8,18 @@ Measured: 1.6311 nats a character over the whole validation text after 2,000 ste
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from data.config import DataConfig
-from experiments import text_scores
-from experiments.experiment import Config, Experiment, Report, Trained, modern_model
+from experiments.experiment import Config, Experiment, Report, modern_model
+from experiments.reports import task_report
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from data.loading import TextData
+    from inference.trained_model import TrainedModel
 
 NANOGPT = 1.921
 """nanoGPT's validation loss after the same 2,000 steps of 768 characters, over 200 batches, as run for this card; its
@@ -38,14 +45,14 @@ def experiment() -> Experiment:
     return Experiment("shakespeare_char", config, model=modern_model, report=report)
 
 
-def report(trained: Trained) -> Report:
+def report(trained: TrainedModel, data: TextData, figures: Path) -> Report:
     """The loss over every character of the validation text, beside nanoGPT's, if the text is the one it was run on.
 
     Rows are 64 characters that follow each other, as nanoGPT's are, but all of them once instead of a random sample:
     what nanoGPT's 200 batches estimate. Each is read without the text before it.
     """
-    mine = text_scores.report(trained)
-    if [len(example["text"]) for example in trained.data.examples("validation")] != [CHARACTERS]:
+    mine = task_report("language_modeling")(trained, data, figures)
+    if [len(example["text"]) for example in data.examples("validation")] != [CHARACTERS]:
         return mine
     print(f"validation, nats a character: {mine.metrics['validation_nats']:.4f}; nanoGPT {NANOGPT} after as many")
     return Report(mine.metrics | {"nanogpt_validation_nats": NANOGPT})

@@ -8,7 +8,6 @@ Measured: 1.4150 nats a character on the test split of Python 3.11.7's library a
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import text_scores
 from experiments.experiment import Config, Experiment
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -24,4 +23,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=2e-3, schedule="cosine", warmup_steps=100, b2=0.99, weight_decay=0.1),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=50),
     )
-    return Experiment("stdlib_char", config, report=text_scores.report)
+    return Experiment("stdlib_char", config)

@@ -10,7 +10,6 @@ Goal:     1.4697 nats a character on validation, nanoGPT's best evaluation
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import text_scores
 from experiments.experiment import Config, Experiment
 from model.config import LanguageModelConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -49,4 +48,4 @@ def experiment() -> Experiment:
         ),
         train=TrainConfig(steps=5000, evaluate_every=250, save_every=1000, log_every=50),
     )
-    return Experiment("tiny_shakespeare", config, report=text_scores.report)
+    return Experiment("tiny_shakespeare", config)

@@ -10,18 +10,17 @@ Measured: 2.6 BLEU and 17.4 chrF on test with beam 4 (validation 1.5, greedy 1.2
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import translation
 from experiments.experiment import Config, Experiment
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 
 
 def experiment() -> Experiment:
-    """3 + 3 layers, d 128: small, and dropout 0.3, since 5,700 sentences are soon known by heart.
+    """3 + 3 layers, d 128: small, and dropout 0.3, since 5,700 sentences are quickly overfitted.
 
     Hangul is decomposed (NFD): a syllable that training lacks is made of jamo that it has, and 5,568 sentences are too
     few to learn pieces of words from. Pairs longer than 128 characters, a handful, are left out. Validation and test
-    are drawn by Korean sentence, 5% each; one with several translations has several right answers.
+    are drawn by Korean sentence, 5% each, all translations of one on the same side.
     """
     config = Config(
         data=DataConfig(
@@ -45,4 +44,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1e-3, schedule="cosine", warmup_steps=200),
         train=TrainConfig(steps=3000, label_smoothing=0.1, evaluate_every=500, save_every=500, log_every=50),
     )
-    return Experiment("translate_ko_en", config, report=translation.report)
+    return Experiment("translate_ko_en", config)

@@ -10,7 +10,6 @@ Goal:     27.3 BLEU on newstest2014, beam 4, α 0.6, the mean of the last 5 chec
 from __future__ import annotations
 
 from data.config import DataConfig
-from experiments import translation
 from experiments.experiment import Config, Experiment
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
@@ -65,4 +64,4 @@ def experiment() -> Experiment:
             max_to_keep=5,
         ),
     )
-    return Experiment("wmt14_en_de_base", config, report=translation.report)
+    return Experiment("wmt14_en_de_base", config)

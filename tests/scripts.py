@@ -51,10 +51,10 @@ def with_nan_parameters(monkeypatch) -> None:
     """Every checkpoint that a script of this process chooses holds NaN."""
     from workdir.restore import Run
 
-    choose = Run.select_params
+    select_params = Run.select_params
 
     def chosen(run, checkpoint):
-        found = choose(run, checkpoint)
+        found = select_params(run, checkpoint)
         params = jax.tree.map(lambda x: np.full(x.shape, np.nan, x.dtype), found.params)
         return dataclasses.replace(found, params=params)
 

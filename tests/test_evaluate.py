@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from evaluate import main
-from evaluation.corpus_bleu import bleu
+from evaluation.text_metrics import bleu
 from tests.scripts import in_a_process, in_this_process, with_nan_parameters
 from workdir.evaluation_files import save_evaluation
 from workdir.run_directory import RunDirectory
@@ -116,9 +116,11 @@ def test_a_language_model_is_measured_over_the_whole_split(evaluate, text_run):
     assert metrics["tokens"] == len(text) + 1  # and its end
     bits = metrics["nats_per_token"] * metrics["tokens"] / 0.69314718 / len(text.encode())
     assert metrics["bits_per_byte"] == pytest.approx(bits)
-    for words in (["--beam", 4], ["--task", "translation"], ["--group", "x"], ["--tokenized"]):
+    for words in (["--beam", 4], ["--group", "x"], ["--tokenized"]):
         refusal = evaluate(text_run, "--split", "validation", *words)
         assert refusal.code == 2 and "is a language model" in refusal.err
+    refusal = evaluate(text_run, "--split", "validation", "--task", "translation")
+    assert refusal.code == 2 and "the model is a language model: wanted language_modeling" in refusal.err
 
 
 def test_outputs_that_are_not_numbers_end_in_one_line(evaluate, spelling_run, text_run, monkeypatch):
@@ -149,7 +151,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(evaluate, tmp_p
         (["--spilt", "test"], "perhaps you meant --split"),
         (
             ["--task", "foo"],
-            "--task must be one of 'card', 'translation', 'pronunciation', 'exact_match', got 'foo'",
+            "--task must be one of 'experiment', 'translation', 'pronunciation', 'exact_match', 'language_modeling'",
         ),
         (["--checkpoint", "average:9"], "average:9 wants the newest 9"),
         (["--beam", "3", "--nbest", "2"], "--nbest is for generate.py"),

@@ -56,7 +56,7 @@ class Run:
         except ValueError as error:
             raise ValueError(f"{self.directory.path}: {error}") from error
 
-    def loaded(self, params: Any) -> TrainedModel:
+    def trained_model(self, params: Any) -> TrainedModel:
         """The model with these parameters."""
         return TrainedModel(self.model, params, self.tokenizers, self.spec)
 

@@ -9,9 +9,11 @@ import pytest
 import data.loading
 from data.tokenizers.words import WordTokenizer
 from evaluation import evaluate_split as run_evaluation
-from evaluation.corpus_bleu import bleu
-from evaluation.evaluate_split import evaluate_pairs, evaluate_text
+from evaluation.evaluate_split import evaluate_split
+from evaluation.tasks import TokenLoss
+from evaluation.text_metrics import bleu
 from inference.generation_config import DecodingOptions
+from inference.trained_model import TrainedModel
 from inference.translator import Hypothesis
 from training.finite import NonFiniteError
 from workdir.restore import open_run_for_use
@@ -25,7 +27,7 @@ EXAMPLES = [
 
 @pytest.fixture
 def evaluated(monkeypatch):
-    """evaluate_pairs of a model that gives these outputs, as its tokenizer decodes them."""
+    """evaluate_split of a model that gives these outputs, as its tokenizer decodes them."""
     tokenizer = WordTokenizer.train(example["target"] for example in EXAMPLES)
 
     class Answers:
@@ -38,10 +40,10 @@ def evaluated(monkeypatch):
     def run(texts, task="translation", examples=EXAMPLES, **options):
         Answers.texts = texts
         monkeypatch.setattr(run_evaluation, "Translator", Answers)
-        monkeypatch.setattr(run_evaluation, "_loss", lambda trained, data, split, logits_chunk: 1.0)
-        data = SimpleNamespace(examples=lambda split: examples)
-        trained = SimpleNamespace(tokenizers={"target": tokenizer})
-        return evaluate_pairs(trained, data, "test", DecodingOptions(), task, **options)
+        monkeypatch.setattr(run_evaluation, "_token_loss", lambda *arguments: TokenLoss(1.0, 9, []))
+        data = SimpleNamespace(examples=lambda split: examples, num_examples=lambda split: len(examples))
+        trained = TrainedModel(None, None, {"target": tokenizer}, None)
+        return evaluate_split(trained, data, "test", task, DecodingOptions(), **options)
 
     return run
 
@@ -79,10 +81,31 @@ def test_a_word_with_two_pronunciations_is_scored_by_its_own_output(evaluated):
     assert found.texts["references"] == ["the dog\tthe cat", "the mat"]
 
 
+def test_an_example_counts_once_and_a_pronounced_word_once(evaluated):
+    """By the task: translations are counted by example, each against its own target, pronunciations by source."""
+    pairs = (("aa", "the d@@ og"), ("b", "the cat"), ("aa", "the m@@ at"), ("aa", "the d@@ og"))
+    dog, cat, mat = "the dog", "the cat", "the mat"
+    examples = [{"source": source, "target": target} for source, target in pairs]
+    for task in ("translation", "exact_match"):
+        found = evaluated(["the d@@ og", "the cat", "the d@@ og", "the d@@ og"], task, examples)
+        assert (found.metrics["scored"], found.metrics["exact_match"]) == (4, 3 / 4)
+        assert [each.references for each in found.examples] == [(dog,), (cat,), (mat,), (dog,)]
+    found = evaluated(["the m@@ at", "the floor", "the cat", "the cat"], "pronunciation", examples)
+    assert [(each.source, each.references) for each in found.examples] == [("aa", (dog, mat)), ("b", (cat,))]
+    wanted = {"exact_match": 0.5, "word_error_rate": 0.5, "phoneme_error_rate": pytest.approx(1 / 4)}
+    assert wanted.items() <= found.metrics.items() and found.signatures == {}
+    assert (found.metrics["examples"], found.metrics["scored"]) == (4, 2)
+
+
+def test_the_loss_can_be_left_out(evaluated):
+    found = evaluated(["x"] * 3, with_loss=False)
+    assert "nats_per_token" not in found.metrics and found.metrics["exact_match"] == 0
+
+
 def test_a_loss_that_is_no_number_is_not_reported(text_run):
     run = open_run_for_use(text_run)
     params = jax.tree.map(lambda x: x * np.nan, run.select_params("last").params)
     config = run.experiment.config
     loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
     with pytest.raises(NonFiniteError, match=r"^the loss on train is nan$"):
-        evaluate_text(run.loaded(params), loaded, "train")
+        evaluate_split(run.trained_model(params), loaded, "train", "language_modeling")

@@ -10,18 +10,19 @@ from data.config import DataConfig
 from data.loading import load, load_mixture
 from data.prepare import prepare
 from data.spec import spec_of
-from evaluation.evaluate_split import evaluate_pairs
-from experiments import dates, pronunciation, shakespeare_char, text_scores, translation
-from experiments.experiment import Config, Trained, check_data_matches_model, no_report, standard_model
+from evaluation.evaluate_split import evaluate_split
+from experiments import dates, shakespeare_char
+from experiments.experiment import Config, check_data_matches_model, standard_model
 from experiments.registry import catalogue, load_experiment
-from inference.generation_config import DecodingOptions
+from experiments.reports import task_report
+from inference.trained_model import TrainedModel
 from inference.translator import Translator
 from model.config import LanguageModelConfig, TransformerConfig
 from tests.data.in_memory import builder_of
 from training.config import OptimizerConfig, TrainConfig
 
-PAIRS = (dates.report, pronunciation.report, translation.report)
-TEXT = (text_scores.report, shakespeare_char.report)
+PAIRS = (dates.report, task_report("pronunciation"), task_report("translation"))
+TEXT = (task_report("language_modeling"), shakespeare_char.report)
 SMALL = {"d_model": 16, "num_heads": 2, "d_ff": 16, "dropout": 0.0}
 
 
@@ -34,7 +35,7 @@ def untrained(data, folder, **model):
     model = standard_model(config, data.vocab_sizes)
     inputs = data.blank_batches()[0]["inputs"]
     params = jax.jit(lambda inputs: model.init(jax.random.key(0), **inputs)["params"])(inputs)
-    return Trained(model, params, data.tokenizers, spec_of(data), config, data, folder / "figures")
+    return TrainedModel(model, params, data.tokenizers, spec_of(data))
 
 
 def file(folder, name, rows):
@@ -42,7 +43,7 @@ def file(folder, name, rows):
 
 
 def test_the_reports_of_all_cards_are_here():
-    assert {load_experiment(name)[0].report for name in catalogue()} <= {*PAIRS, *TEXT, no_report}
+    assert {load_experiment(name)[0].report for name in catalogue()} <= {None, *PAIRS, *TEXT}
 
 
 def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):
@@ -50,12 +51,15 @@ def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):
     file(tmp_path, "x_dev.tsv", [("one", "w a n"), ("six", "s i k s"), (" ", "s")])
     file(tmp_path, "x_test.tsv", [("one", ""), ("two", "")])
     config = DataConfig(f"tsv:{tmp_path}/x", batch_size=2, directory=str(tmp_path / "prepared"))
-    trained = untrained(load(config), tmp_path)
-    written = Translator(trained).split(trained.data, "validation")
+    data = load(config)
+    trained = untrained(data, tmp_path)
+    written = Translator(trained).split(data, "validation")
     assert all(written[:2]) and written[2] == ""  # nothing is made up for nothing, as by generate.py
-    names = [set(report(trained).metrics) for report in PAIRS]
-    assert names[0] == names[2] == {"validation_exact_match", "validation_sentences"}
-    assert names[1] == {"validation_word_error_rate", "validation_phoneme_error_rate", "validation_words"}
+    names = [set(report(trained, data, tmp_path).metrics) for report in PAIRS]
+    names = [{name.removeprefix("validation_") for name in each} for each in names]
+    assert names[0] == {"exact_match", "examples"}
+    assert names[1] == {"exact_match", "word_error_rate", "phoneme_error_rate", "words"}
+    assert names[2] == {"exact_match", "bleu", "chrf", "sentences"}
     assert capsys.readouterr().out.count("test: not scored, since all its targets are blank\n") == 3
 
 
@@ -72,10 +76,10 @@ def test_dates_mixed_with_something_else(tmp_path, monkeypatch, capsys):
     data = load_mixture([(other, Fraction(1, 2)), (few, Fraction(1, 2))], config)
     trained = untrained(data, tmp_path)
     monkeypatch.setattr("analysis.attention.attention_map", lambda *arguments: None)  # takes seconds
-    metrics = dates.report(trained).metrics
+    metrics = dates.report(trained, data, tmp_path).metrics
     assert metrics["test_examples"] == 6 and metrics["languages"] == 6
     assert "test: 5 examples of other sources are not counted" in capsys.readouterr().out
-    found = evaluate_pairs(trained, trained.data, "test", DecodingOptions(), "exact_match", group="language").metrics
+    found = evaluate_split(trained, data, "test", "exact_match", group="language").metrics
     assert set(found["exact_match_by_group"]) == {"ko", "en", "ar", "am", "eu", "de"} and found["examples"] == 11
 
 
@@ -84,13 +88,14 @@ def test_text_without_a_test_split(tmp_path, monkeypatch):
     config = DataConfig(
         f"text:{tmp_path}/x.txt", batch_size=2, max_target_length=16, directory=str(tmp_path / "prepared")
     )
-    trained = untrained(load(config), tmp_path)
-    standard = {"validation_nats", "validation_bits_per_byte", "validation_perplexity_per_word"}
-    found = [set(report(trained).metrics) for report in TEXT]
-    assert found == [standard, standard]
+    data = load(config)
+    trained = untrained(data, tmp_path)
+    names = {"nats", "perplexity", "bits_per_byte", "perplexity_per_word", "documents"}
+    for report in TEXT:
+        assert set(report(trained, data, tmp_path).metrics) == {f"validation_{name}" for name in names}
     # Beside nanoGPT's number only on nanoGPT's text.
     monkeypatch.setattr(shakespeare_char, "CHARACTERS", 52)
-    assert "nanogpt_validation_nats" in shakespeare_char.report(trained).metrics
+    assert "nanogpt_validation_nats" in shakespeare_char.report(trained, data, tmp_path).metrics
 
 
 @pytest.mark.parametrize(

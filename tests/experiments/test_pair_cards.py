@@ -2,12 +2,16 @@
 
 import dataclasses
 import gzip
+import json
 
+import numpy as np
 import pytest
 
+from evaluation.evaluate_split import ScoredExample, evaluate_split
 from experiments import g2p_cmudict, multi30k_en_de, translate_ko_en
-from experiments.reports import Outputs, decode_splits, show
-from inference.translator import Translator
+from experiments.experiment import Report
+from experiments.reports import show
+from inference.translator import Hypothesis, Translator
 from train import train
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -39,10 +43,11 @@ def compress(path, lines):
 def answering(monkeypatch, answers):
     """Let every model answer as `answers` (source -> output) say, whatever it has learned."""
 
-    def split(self, name):
-        return [answers.get(example["source"], "") for example in self._trained.data.examples(name)]
+    def split_hypotheses(self, data, split, progress=None):
+        outputs = [answers.get(example["source"], "") for example in data.examples(split)]
+        return [[Hypothesis(output, 0.0, True, np.zeros(0, np.int32))] for output in outputs]
 
-    monkeypatch.setattr(Translator, "split", split)
+    monkeypatch.setattr(Translator, "split_hypotheses", split_hypotheses)
 
 
 @pytest.mark.slow
@@ -77,39 +82,37 @@ def test_g2p_counts_a_word_once_and_any_of_its_pronunciations_as_right(tmp_path,
 
 
 @pytest.mark.slow
-def test_korean_is_read_as_jamo_and_scored_against_all_translations(tmp_path, monkeypatch):
+def test_korean_is_read_as_jamo_and_each_translation_counts(tmp_path, monkeypatch):
+    """Two translations of each sentence, the second of which is the answer: half of the examples are right."""
     pairs = [(f"Word {number}.", f"낱말 {number}.") for number in range(60)]
     pairs += [(f"The word {number}.", f"낱말 {number}.") for number in range(60)]
     lines = [f"{english}\t{korean}\tCC-BY 2.0 (France) Attribution" for english, korean in pairs]
     (tmp_path / "kor.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     answering(monkeypatch, {korean: english for english, korean in pairs[60:]})
-    seen = []
-    experiment = shrunk(translate_ko_en, f"tsv:{tmp_path}/kor.txt:2-1", tmp_path, **SHORT)
-    report = experiment.report
-    result = train(dataclasses.replace(experiment, report=lambda trained: seen.append(trained) or report(trained)))
-    assert result.metrics["validation_exact_match"] == result.metrics["test_exact_match"] == 1
-    (trained,) = seen
-    some = decode_splits(trained)["test"]
-    assert len(some.sources) == 3 and all(len(references) == 2 for references in some.references)
-    known = trained.data.tokenizers["source"].characters
+    result = train(shrunk(translate_ko_en, f"tsv:{tmp_path}/kor.txt:2-1", tmp_path, **SHORT))
+    assert result.metrics["validation_exact_match"] == result.metrics["test_exact_match"] == 0.5
+    assert result.metrics["test_sentences"] == 6 and 0 < result.metrics["test_bleu"] < 100
+    known = json.loads((tmp_path / "run" / "tokenizers" / "tokenizer_source.json").read_text())["characters"]
     assert "낱" not in known and "\u1102" in known  # the initial n
 
 
 @pytest.mark.slow
-def test_the_greedy_outputs_of_a_real_model_come_in_order_and_once(tmp_path):
+def test_the_greedy_outputs_of_a_real_model_come_in_order(tmp_path):
     (tmp_path / "t.txt").write_text("".join(f"{n % 40}\tx{n % 40}\n" for n in range(80)), encoding="utf-8")
     seen = []
     experiment = shrunk(translate_ko_en, f"tsv:{tmp_path}/t.txt", tmp_path, **SHORT)
-    train(dataclasses.replace(experiment, report=lambda trained: seen.append(trained) or experiment.report(trained)))
-    some = decode_splits(seen[0])["validation"]
-    lines = [example["source"] for example in seen[0].data.examples("validation")]
-    assert some.sources == list(dict.fromkeys(lines)) and len(lines) > len(some.sources)
-    assert some.outputs == Translator(seen[0]).lines(some.sources)
+    train(dataclasses.replace(experiment, report=lambda *given: seen.append(given) or Report({})))
+    trained, data, _ = seen[0]
+    found = evaluate_split(trained, data, "validation", "pronunciation", with_loss=False)
+    lines = [example["source"] for example in data.examples("validation")]
+    sources = [each.source for each in found.examples]
+    assert sources == list(dict.fromkeys(lines)) and len(lines) > len(sources)
+    assert [each.output for each in found.examples] == Translator(trained).lines(sources)
 
 
 def test_samples_are_from_all_over_the_split(capsys):
     words = [str(number) for number in range(100)]
-    show(Outputs(words, words, [[word] for word in words]))
+    show([ScoredExample(word, word, (word,), None) for word in words])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["0", "20", "40", "60", "80"]
-    show(Outputs(["a"], ["b"], [["c", "d"]]))
+    show([ScoredExample("a", "b", ("c", "d"), None)])
     assert capsys.readouterr().out == "  a  ->  b  (not c or d)\n"
