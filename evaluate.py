@@ -55,7 +55,6 @@ def main() -> None:
 
     default = EvaluateOptions()
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
-    import data.loading
     from inference.translator import output_length
     from workdir.data_record import check_data_record
     from workdir.evaluation_files import make_folder, save_evaluation
@@ -77,7 +76,7 @@ def main() -> None:
         config, place = run.experiment.config, {name: text for name, text in asdict(options.data).items() if text}
         config = replace(config, data=replace(config.data, **place))
         with contextlib.redirect_stdout(sys.stderr):
-            loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)
+            loaded = run.experiment.data(config, run.directory.tokenizers)
         if not check_data_record(run.directory, loaded):
             log(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
         loaded.num_examples(options.split)

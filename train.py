@@ -39,7 +39,6 @@ def train(experiment: Experiment) -> TrainResult:
 
     from analysis.curves import training_curves
     from data.length_check import check_lengths
-    from data.loading import load
     from data.spec import spec_of
     from experiments.experiment import check_data_matches_model
     from experiments.reports import task_report
@@ -85,7 +84,7 @@ def train(experiment: Experiment) -> TrainResult:
 
     # The data, the model, and the functions that make it learn.
     clock = time.perf_counter()
-    data = load(config.data, tokenizers_from=run.tokenizers if run.tokenizers.exists() else None)
+    data = experiment.data(config, run.tokenizers if run.tokenizers.exists() else None)
     check_data_matches_model(experiment, data.vocab_sizes)
     check_lengths(config.data, config.model.max_length, data)
     check_data_record(run, data)
@@ -180,7 +179,7 @@ def train(experiment: Experiment) -> TrainResult:
     metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
     for baseline in experiment.baselines(config) if experiment.baselines else ():
         inside = dataclasses.replace(baseline.config, workdir=str(run.path / baseline.name))
-        theirs = train(dataclasses.replace(baseline, config=inside)).metrics
+        theirs = train(dataclasses.replace(baseline, config=inside, data=experiment.data)).metrics
         print(
             *(
                 f"{key}: {name} {metrics[key]:.4f}, {baseline.name} {theirs[key]:.4f}"

@@ -19,17 +19,19 @@ STYLES = {
     "validation": {"color": "#D55E00", "linewidth": 1.4, "linestyle": "--", "marker": "o", "markersize": 4},
 }
 OTHER_STYLE = {"color": "#009E73", "linewidth": 1.4, "linestyle": ":", "marker": "s", "markersize": 4}
+NOT_DRAWN = ("gradient_norm", "tokens", "tokens_per_second")
+"""Of how a run went, and not of what it learned."""
 LOG_RATIO = 30.0
 """A loss that falls by more than this factor is drawn on a logarithmic axis."""
 
 
 def training_curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Figure:
-    """Loss, accuracies (where there are any) and learning rate against the step, one panel each, saved as PNG.
+    """Loss, fractions, further metrics and learning rate against the step, one panel each, saved as PNG.
 
     Args:
         rows: rows of `metrics.jsonl`: {"step": 100, "split": "train", "loss": 1.25, "learning_rate": 1e-3, ...}.
-            Every metric whose name ends in "accuracy" or "exact_match" is a fraction and shares the second panel. NaN
-            leaves a gap.
+            Every metric whose name ends in "accuracy" or "exact_match" is a fraction and shares the second panel; any
+            other, such as an auxiliary loss, has a panel of its own. NaN leaves a gap.
         path: the PNG file to write; its directory is made.
 
     Returns:
@@ -40,6 +42,7 @@ def training_curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Figure:
     panels = [
         "loss",
         *(["fraction"] if fractions else []),
+        *sorted(names - {*fractions, "loss", "learning_rate", *NOT_DRAWN}),
         *(["learning_rate"] if "learning_rate" in names else []),
     ]
     with matplotlib.rc_context({"font.family": font_families(), "font.size": 10}):
@@ -52,6 +55,11 @@ def training_curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Figure:
                 _loss(axis, rows)
             elif panel == "fraction":
                 _fractions(axis, rows, fractions)
+            elif panel != "learning_rate":
+                for split in _splits(rows, panel):
+                    axis.plot(*_curve(rows, split, panel), label=split, **STYLES.get(split, OTHER_STYLE))
+                axis.set_ylabel(panel.replace("_", " "))
+                axis.legend(frameon=False)
             else:
                 axis.plot(*_curve(rows, "train", "learning_rate"), color="#444444", linewidth=1.2)
                 axis.set_ylabel("learning rate")

@@ -9,7 +9,7 @@ Packed documents have also "segments" and "positions" (int32 [B, T]) among their
 "rows" (int32 [B]), the number of each row's example.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from data.pairs import PairData
 from data.prepare import prepare
 from data.sequences import Sequences, encode
 from data.sources.fingerprint import fingerprint
+from data.sources.memory import InMemoryDataset
 from data.sources.records import check_split, read_columns
 from data.text import TextData
 from data.tokenizers.base import Tokenizer
@@ -58,6 +59,27 @@ def load_from(
 ) -> PairData | TextData:
     """`load` for a builder that is prepared already."""
     return load_mixture([(builder, Fraction(1))], config, tokenizers_from)
+
+
+def load_examples(
+    splits: Mapping[str, Iterable[Mapping[str, str]]],
+    config: DataConfig,
+    tokenizers_from: str | Path | None = None,
+    name: str = "examples",
+) -> PairData | TextData:
+    """`load` for examples in memory, or generated: what `Experiment.data` may return.
+
+    Args:
+      splits: split -> examples in their order, dicts of str: "source" and "target", or "text"; further keys are kept.
+        There must be train and validation; an iterable is read once, when this is called.
+      config: how they become batches. `config.source` is not read.
+      tokenizers_from: as for `load`.
+      name: as messages and the run's `data.json` name them.
+
+    Raises:
+      TypeError, ValueError: as `data.sources.memory.InMemoryDataset` and `load`.
+    """
+    return load_mixture([(InMemoryDataset(name, splits), Fraction(1))], config, tokenizers_from)
 
 
 def load_mixture(

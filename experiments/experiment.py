@@ -67,6 +67,13 @@ def check_data_matches_model(experiment: Experiment, sides: Collection[str]) -> 
         raise ValueError(f"data.source {source} is {kinds[not pairs]}; {experiment.name} learns from {kinds[pairs]}")
 
 
+def standard_data(config: Config, tokenizers_from: Path | None) -> PairData | TextData:
+    """The dataset that `config.data.source` names. Raises as `data.loading.load`."""
+    from data.loading import load
+
+    return load(config.data, tokenizers_from)
+
+
 def standard_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
     """The model that `config.model` describes, for vocabularies of these sizes."""
     return build_model(config, vocab_sizes)
@@ -131,6 +138,9 @@ class Experiment:
 
     name: str
     config: Config
+    data: Callable[[Config, Path | None], PairData | TextData] = standard_data
+    """(config, directory of the run's tokenizers or None) -> the data; `data.loading.load_examples` makes them of
+    examples in memory, or generated."""
     model: Callable[[Config, Mapping[str, int]], nn.Module] = standard_model
     loss: Callable[[Config, nn.Module], Loss] = standard_loss
     optimizer: Callable[[Config], Optimizer] = standard_optimizer

@@ -68,7 +68,7 @@ def make_train_step(
     def gradient(params: PyTree, batch: Batch, key: Array, hyper: Hyperparameters) -> tuple[PyTree, Metrics]:
         def summed(params: PyTree) -> tuple[Array, Metrics]:
             metrics = loss(params, batch, key, hyper)
-            return metrics["loss"][0], metrics
+            return metrics.get("objective", metrics["loss"])[0], metrics
 
         return jax.grad(summed, has_aux=True)(params)
 

@@ -38,9 +38,7 @@ def run_record(experiment: Experiment) -> dict[str, Any]:
         return record
     record["data"] |= then
     if run.finished is not None:
-        from data.loading import load
-
-        check_data_record(run, load(experiment.config.data, tokenizers_from=run.tokenizers))
+        check_data_record(run, experiment.data(experiment.config, run.tokenizers))
     return record
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from data.sources.builders import damaged
+from data.sources.memory import InMemoryDataset
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -132,7 +133,9 @@ def read_columns(
 
 
 def _raw(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> Sequence:
-    """The records as they lie on disk: 11 µs an example, where TFDS's own decoding takes 70."""
+    """The records as they lie on disk: 11 µs an example, where TFDS's decoding takes 70. In memory, the examples."""
+    if isinstance(builder, InMemoryDataset):
+        return builder.examples[split]
     from tensorflow_datasets.core.decode import DeserializeMethod
 
     return builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
@@ -141,6 +144,9 @@ def _raw(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> Seque
 def _texts(
     builder: "tfds.core.DatasetBuilder | DatasetView", source: Sequence, rows: list[int], names: Iterable[str]
 ) -> Iterator[list[str]]:
+    if isinstance(builder, InMemoryDataset):
+        yield from ([source[row][name] for name in names] for row in rows)
+        return
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 

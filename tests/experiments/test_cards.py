@@ -12,6 +12,7 @@ import pytest
 
 from data.datasets.dates import Dates, DatesConfig
 from data.datasets.stdlib import Stdlib, StdlibConfig
+from data.loading import load_from
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
 from experiments.registry import catalogue, load_experiment
@@ -34,6 +35,11 @@ def shrunk(experiment, workdir, steps):
     )
 
 
+def data_of(builder):
+    """For `Experiment.data`: a dataset that is prepared already."""
+    return lambda config, tokenizers_from: load_from(builder, config.data, tokenizers_from)
+
+
 @pytest.fixture(scope="module")
 def few_languages(tmp_path_factory):
     return prepare_builder(
@@ -49,11 +55,11 @@ def few_languages(tmp_path_factory):
     )
 
 
-def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("data.loading.prepare", lambda source, directory: few_languages)
+def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, capsys):
+    experiment = shrunk(dates.experiment(), tmp_path / "run", steps=6)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="Glyph")  # Hangul must be drawn
-        result = train(shrunk(dates.experiment(), tmp_path / "run", steps=6))
+        result = train(dataclasses.replace(experiment, data=data_of(few_languages)))
     assert set(result.figures) == {"training", "attention_korean", "attention_english"}
     for path in result.figures.values():
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -69,11 +75,11 @@ def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, monkeypatch, capsys):
+def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, capsys):
     source = StdlibConfig(name="email", root=f"{sysconfig.get_path('stdlib')}/email")
     email = prepare_builder(Stdlib, str(tmp_path / "tfds"), source)
-    monkeypatch.setattr("data.loading.prepare", lambda source, directory: email)
-    result = train(shrunk(modern_char.experiment(), tmp_path / "run", steps=4))
+    experiment = shrunk(modern_char.experiment(), tmp_path / "run", steps=4)
+    result = train(dataclasses.replace(experiment, data=data_of(email)))
     baseline = json.loads((tmp_path / "run" / "stdlib_char" / "result.json").read_text())["metrics"]["test_nats"]
     assert result.metrics["stdlib_char_test_nats"] == baseline
     assert (
