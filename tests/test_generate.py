@@ -42,7 +42,7 @@ def test_special_tokens_are_not_written(spelling_run):
     for special, written in ((BOS, "A B"), (UNK, REPLACEMENT)):
         changed = kernel.copy()
         changed[:, special] = 3 * changed[:, a]
-        model = run.loaded({**params, "unembedding": {"kernel": changed}})
+        model = run.trained_model({**params, "unembedding": {"kernel": changed}})
         assert Translator(model).lines(["ab"])[0].startswith(written)
         assert Translator(model, DecodingOptions(beam=2)).lines(["ab"])[0].startswith(written)
         assert Translator(model, DecodingOptions(suppress_unknown=True)).lines(["ab"]) == ["A B"]
@@ -104,7 +104,7 @@ def test_an_unfinished_run_by_a_relative_path(generate, tmp_path, monkeypatch, s
 def test_a_source_without_tokens_has_an_empty_output(spelling_run):
     """Where lines are decoded in code, too; the blank one is not asked."""
     run = open_run_for_use(spelling_run)
-    translator = Translator(run.loaded(run.select_params("last").params))
+    translator = Translator(run.trained_model(run.select_params("last").params))
     assert translator.lines(["", "ab", ""]) == ["", "A B", ""]
     (nothing,), (some,), _ = translator.hypotheses(translator.encode(["", "ab", ""]))
     assert nothing[:3] == ("", 0.0, True) and some.text == "A B"
@@ -193,7 +193,7 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
         "abc",
         "abc" * 19 + "ab…",
     ]
-    weights, source, target = Translator(run.loaded(run.select_params("last").params)).attention("ab")
+    weights, source, target = Translator(run.trained_model(run.select_params("last").params)).attention("ab")
     assert source == ["a", "b", "end"] and target == ["A", " ", "B", "end"]
     assert weights.shape == (1, 2, 4, 3)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)

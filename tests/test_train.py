@@ -206,7 +206,7 @@ def test_an_undeclared_metric_is_refused_before_the_data_are_read(tmp_path):
     """The direction is not guessed: `ppl` would have been the better the higher."""
     experiment = changed(small(tmp_path / "run"), "data", source="tsv:nowhere")
     with pytest.raises(
-        ValueError, match=r"train\.best_metric=ppl is not declared.* accuracy, bleu, exact_match, loss;"
+        ValueError, match=r"train\.best_metric=ppl is not declared.* accuracy, bleu, chrf, exact_match, loss, "
     ):
         train(changed(experiment, "train", best_metric="ppl"))
     assert not (tmp_path / "run").exists()

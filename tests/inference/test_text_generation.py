@@ -21,7 +21,7 @@ CHOICE = {"temperature": 6.0, "top_k": 16, "top_p": 0.99}
 @pytest.fixture(scope="module")
 def loaded(text_run) -> TrainedModel:
     run = open_run_for_use(text_run)
-    return run.loaded(run.select_params("last").params)
+    return run.trained_model(run.select_params("last").params)
 
 
 @pytest.fixture(params=[16, 3], ids=lambda size: f"pieces of {size}")

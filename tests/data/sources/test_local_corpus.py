@@ -199,10 +199,18 @@ def test_files_that_are_still_being_written_are_not_taken_for_whole(tmp_path, pl
 @pytest.mark.parametrize(
     ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)]
 )
-def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, monkeypatch):
+def test_interrupted_preparation_leaves_no_files(number, ends, tmp_path, place, monkeypatch, request):
     from data.sources.local_builder import LocalPairs
 
     files(tmp_path, train__tsv="a\tb\n", valid__tsv="a\tb\n")
+    # As in a terminal: under nohup, or in the background of a shell, some are ignored from the start, and stay so.
+    defaults = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {each: signal.signal(each, handler) for each, handler in defaults.items()}
+    request.addfinalizer(lambda: [signal.signal(each, handler) for each, handler in before.items()])
 
     def interrupted(self, examples):
         yield 0, {"source": "a", "target": "b"}
