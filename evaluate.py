@@ -50,7 +50,7 @@ class EvaluateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from cli.run_options import parse_run
+    from cli.options import parse_run
     from cli.terminal import exit_on_error, fail, log
 
     default = EvaluateOptions()

@@ -43,7 +43,7 @@ class GenerateOptions(DecodingOptions):
 
 def main() -> None:
     """The command line."""
-    from cli.run_options import parse_run
+    from cli.options import parse_run
     from cli.terminal import exit_on_error, fail, log
 
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], GenerateOptions())

@@ -201,10 +201,10 @@ def _in_words(means: dict[str, float]) -> str:
 def main() -> None:
     """The command line."""
     from cli.terminal import fail
-    from experiments.command_line import parse
+    from experiments.registry import parse_experiment
 
     program = "python train.py"
-    experiment = parse(program, sys.argv[1:])
+    experiment = parse_experiment(program, sys.argv[1:])
     from training.huge_pages import use_huge_pages
 
     use_huge_pages()

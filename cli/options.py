@@ -1,51 +1,55 @@
-"""From the words of a command line to a config: strict, typed, and with the near ones named.
+"""Typed options, from the words of a command line and from JSON: trees of dataclasses with some fields changed.
 
-The help text is tyro's. The words are read here, since tyro answers a wrong one with a frame of several lines, and
-takes the text "None" for none.
+The help text is tyro's. Words are parsed here, since tyro reports an error in a frame of several lines and reads the
+text "None" as the value None.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import difflib
 import sys
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from cli.suggestions import did_you_mean
+from cli.terminal import fail
 
 Options = TypeVar("Options")
 WANTED = {bool: "True or False", int: "a whole number", float: "a number", str: "text", NoneType: "None"}
 
 
 def parse_options(words: list[str], default: Options, program: str, doc: str, kind: Any = None) -> Options:
-    """`default`, a dataclass of dataclasses, with the fields that `words` set, each as --section.option VALUE.
+    """Return `default`, a dataclass of dataclasses, with the fields that `words` set, each as --section.option VALUE.
 
-    A value is the next word, unless that begins with --, or what follows =. A yes-or-no option may stand alone, for
-    True. Of an option that is given twice, the last counts. With -h or --help among the words it prints the help text
-    and exits with status 0.
+    A value is the next word, unless that begins with --, or what follows =. A boolean option may be given alone, for
+    True. An option given twice has its last value. -h or --help prints the help text and exits with status 0.
 
     Args:
-      program: what the help text calls it.
-      doc: what the help text begins with.
-      kind: the dataclass, where it is a generic one, with its types. None: that of `default`.
+      program: the program's name in the help text.
+      doc: the description in the help text.
+      kind: the type of `default`, if it is a generic dataclass with its type arguments. None: `type(default)`.
 
     Raises:
-      ValueError: an option that does not exist; a value that is missing, or of another type than its field, or that
-        the config refuses; in one line.
+      ValueError: an unknown option; a value that is missing, or of another type than its field, or that the dataclass
+        refuses; in one line.
     """
     if "-h" in words or "--help" in words:
         if sys.stdout is None:
             raise ValueError("--help wants an open stdout to be written to")
-        import tyro  # here: who wants no help need not wait for it
+        import tyro  # imported for a help text only, since it takes a quarter of a second
 
         tyro.cli(
             kind or type(default), prog=program, description=doc, default=default, args=["--help"], use_underscores=True
         )
-    kinds, values, rest = _kinds(default), {}, list(words)
+    kinds, values, rest = _kinds(default, "--"), {}, list(words)
     while rest:
         word = rest.pop(0)
         flag, has_value, text = word.partition("=")
         if not flag.startswith("--"):
             raise ValueError(f"unknown word {word!r}: options are given as --option VALUE")
         if flag not in kinds:
-            raise ValueError(f"unknown option {flag}{_near(flag, list(kinds))}")
+            raise ValueError(f"unknown option {flag}{did_you_mean(flag, kinds, '; --help shows them all')}")
         wanted = _wanted(kinds[flag])
         if not has_value and rest and not rest[0].startswith("--"):
             text = rest.pop(0)
@@ -54,14 +58,56 @@ def parse_options(words: list[str], default: Options, program: str, doc: str, ki
         elif not has_value:
             raise ValueError(f"{flag} must be {wanted}, got nothing (what begins with -- is given as {flag}=--...)")
         try:
-            values[flag] = _read(text, kinds[flag])
+            values[flag] = _from_text(text, kinds[flag])
         except ValueError:
             raise ValueError(f"{flag} must be {wanted}, got {text!r}") from None
+    return _replaced(default, values, "--")
+
+
+def options_from_json(record: Mapping[str, Any], default: Options) -> Options:
+    """Return `default`, a dataclass of dataclasses, with the values of `record`: a dict of dicts, as JSON has it.
+
+    Raises:
+      ValueError: an unknown key, a value of another type than its field, or one that the dataclass refuses; in one
+        line.
+    """
+    kinds, values = _kinds(default), {}
+
+    def read(record: Mapping[str, Any], section: Any, prefix: str) -> None:
+        names = [field.name for field in dataclasses.fields(section)]
+        for key, value in record.items():
+            name = prefix + key
+            if key not in names:
+                raise ValueError(f"unknown key {name}{did_you_mean(name, kinds)}")
+            if name in kinds:
+                values[name] = _from_json(value, kinds[name], name)
+            elif isinstance(value, dict):
+                read(value, getattr(section, key), f"{name}.")
+            else:
+                raise ValueError(f"{name} must be a section of options, got {value!r}")
+
+    read(record, default, "")
     return _replaced(default, values)
 
 
-def _kinds(config: Any, prefix: str = "--") -> dict[str, Any]:
-    """Every option by its full name, with the type of its field."""
+def parse_run(program: str, doc: str, words: list[str], default: Options) -> tuple[str, Options]:
+    """Return the run directory that `words` begin with, and `default` with the options that follow it.
+
+    Exits with status 0 after a help text, 2 after one line about what was wrong.
+    """
+    if {"-h", "--help"} & set(words):
+        words = ["RUN", "--help"]
+    if not words or words[0].startswith("-"):
+        fail(program, f"wanted a run's directory first, {program} runs/NAME; --help shows the options")
+    run, options = words[0], words[1:]
+    try:
+        return run, parse_options(options, default, f"{program} {run}", doc)
+    except ValueError as error:
+        fail(program, error)
+
+
+def _kinds(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Type of each option, by its full name."""
     kinds: dict[str, Any] = {}
     hints = get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -73,12 +119,12 @@ def _kinds(config: Any, prefix: str = "--") -> dict[str, Any]:
     return kinds
 
 
-def _read(text: str, kind: Any) -> Any:
-    """The value that `text` spells. Raises ValueError if it spells none of this type."""
+def _from_text(text: str, kind: Any) -> Any:
+    """Parse `text` as a value of type `kind`. Raises ValueError if it is none."""
     if get_origin(kind) is UnionType:
         for each in get_args(kind):
             try:
-                return _read(text, each)
+                return _from_text(text, each)
             except ValueError:
                 continue
         raise ValueError(text)
@@ -95,6 +141,19 @@ def _read(text: str, kind: Any) -> Any:
     return choices[text]
 
 
+def _from_json(value: Any, kind: Any, name: str) -> Any:
+    """Check that `value` is of type `kind`; a whole number is a float too, but True and False are no numbers."""
+    kinds = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    for each in kinds:
+        if get_origin(each) is Literal and type(value) is str and value in get_args(each):
+            return value
+        if type(value) is each:
+            return value
+        if each is float and type(value) is int:
+            return float(value)
+    raise ValueError(f"{name} must be {_wanted(kind)}, got {value!r}")
+
+
 def _wanted(kind: Any) -> str:
     if get_origin(kind) is UnionType:
         return " or ".join(map(_wanted, get_args(kind)))
@@ -103,29 +162,17 @@ def _wanted(kind: Any) -> str:
     return WANTED[kind]
 
 
-def _replaced(config: Any, values: dict[str, Any], prefix: str = "--") -> Any:
-    """`config` with these values, which its dataclasses check. They know their fields by their last names only."""
+def _replaced(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
+    """Replace the fields that `values` name. The dataclasses check them, and name a field by its last part only."""
     changes = {}
     for field in dataclasses.fields(config):
-        flag, old = prefix + field.name, getattr(config, field.name)
+        name, old = prefix + field.name, getattr(config, field.name)
         if dataclasses.is_dataclass(old):
-            changes[field.name] = _replaced(old, values, f"{flag}.")
-        elif flag in values:
-            changes[field.name] = values[flag]
+            changes[field.name] = _replaced(old, values, f"{name}.")
+        elif name in values:
+            changes[field.name] = values[name]
     try:
         return dataclasses.replace(config, **changes)
     except ValueError as error:
         named = str(error).partition(" ")[0] in {field.name for field in dataclasses.fields(config)}
         raise ValueError(f"{prefix}{error}" if named else str(error)) from error
-
-
-def _near(flag: str, flags: list[str]) -> str:
-    """The options that a misspelt one may have meant, by full name or by last name."""
-    last = flag.removeprefix("--").rpartition(".")[2]
-    names = {known: known.removeprefix("--").rpartition(".")[2] for known in flags}
-    near = [known for known, name in names.items() if name == last]
-    near += difflib.get_close_matches(flag, flags, n=3, cutoff=0.7)
-    close_names = difflib.get_close_matches(last, list(names.values()), n=3, cutoff=0.6)
-    near += [known for known, name in names.items() if name in close_names]
-    near = list(dict.fromkeys(near))[:3]
-    return f"; perhaps you meant {' or '.join(near)}" if near else "; --help shows them all"

@@ -7,7 +7,6 @@
 Several sources may be named, one behind the other, before the options.
 """
 
-import difflib
 import importlib
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from cli.options import parse_options
+from cli.suggestions import did_you_mean
 from data.mixture import parse_mixture
 from data.sources.builders import check_data, is_prepared, make_builder, prepare_builder
 from data.sources.grammar import GRAMMAR, Source, parse_source
@@ -57,9 +57,8 @@ def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | Dat
     if parsed.kind != "builder":
         return _prepare_local(parsed, directory)
     if source not in BUILDERS:
-        near = difflib.get_close_matches(source, BUILDERS, n=1)
-        hint = f"; perhaps you meant {near[0]}?" if near else ""
-        raise ValueError(f"unknown dataset {source!r}: there are {', '.join(sorted(BUILDERS))}, {GRAMMAR}{hint}")
+        known = f"there are {', '.join(sorted(BUILDERS))}, {GRAMMAR}"
+        raise ValueError(f"unknown dataset {source!r}: {known}{did_you_mean(source, BUILDERS)}")
     module, name = BUILDERS[source].split(":")
     builder_class = getattr(importlib.import_module(module), name)
     return prepare_builder(builder_class, directory)

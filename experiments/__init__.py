@@ -1,5 +1,4 @@
-"""What we tried: one experiment a file, each a card with its command, its time and its measured number.
+"""Experiments, one per file: a docstring, a config, and the functions that differ from the standard ones.
 
-A file here that defines `experiment()` is an experiment of that name: there is no list to keep. `experiment.py` says
-what an experiment is made of, `catalogue.py` finds the cards, `command_line.py` turns options into configs.
+`experiment.py` is the contract of an experiment, `reports.py` has the standard reports, `registry.py` finds one.
 """

@@ -58,6 +58,31 @@ class Report:
     """Pictures by name."""
 
 
+OLD_NAMES = {
+    ("train", "accumulation"): "grad_accumulation_steps",
+    ("train", "loss_chunk"): "logits_chunk",
+    ("train", "keep_checkpoints"): "max_to_keep",
+}
+"""(section, option) in configs of runs from before December 2026 -> the option's name today."""
+
+
+def with_current_names(record: dict[str, Any]) -> dict[str, Any]:
+    """Rename the options of a config, as JSON has it, that had other names when the run was made."""
+    return {
+        section: {OLD_NAMES.get((section, name), name): value for name, value in options.items()}
+        if isinstance(options, dict)
+        else options
+        for section, options in record.items()
+    }
+
+
+def config_record(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment's name and resolved config as JSON can hold them, without the directory, which may move."""
+    record = {"experiment": experiment.name} | dataclasses.asdict(experiment.config)
+    del record["workdir"]
+    return record
+
+
 def check_data_matches_model(experiment: Experiment, sides: Collection[str]) -> None:
     """Raises ValueError unless data with these sides are what the experiment's model learns from."""
     pairs = isinstance(experiment.config.model, TransformerConfig)

@@ -233,10 +233,10 @@ def test_the_tests_that_are_named_exist():
 
 
 def test_the_experiments_are_all_there():
-    from experiments.registry import catalogue
+    from experiments.registry import list_experiments
 
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8"), re.M)
-    assert sorted(rows) == list(catalogue())
+    assert sorted(rows) == list(list_experiments())
 
 
 def test_the_numbers_are_those_of_the_experiments():

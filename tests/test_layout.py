@@ -79,9 +79,9 @@ def test_modules_do_not_import_in_a_circle():
 
 def test_the_list_of_experiments_and_the_help_text_wait_for_no_jax():
     program = (
-        "import sys; import cli.options, cli.terminal, experiments.registry, experiments.command_line\n"
-        "from experiments.registry import catalogue, load_experiment\n"
-        "[load_experiment(name) for name in catalogue()]\n"
+        "import sys; import cli.options, cli.terminal, experiments.registry\n"
+        "from experiments.registry import list_experiments, load_experiment\n"
+        "[load_experiment(name) for name in list_experiments()]\n"
         "print({'jax', 'grain', 'tensorflow_datasets', 'orbax', 'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

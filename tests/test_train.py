@@ -332,7 +332,7 @@ def test_validation_that_is_not_finite_ends_the_run(tmp_path, monkeypatch, capsy
 
         return nan_on_validation
 
-    monkeypatch.setattr("experiments.command_line.parse", lambda *_: dataclasses.replace(base, loss=loss))
+    monkeypatch.setattr("experiments.registry.parse_experiment", lambda *_: dataclasses.replace(base, loss=loss))
     monkeypatch.setattr("training.huge_pages.use_huge_pages", lambda: None)  # starts the program anew
     with pytest.raises(SystemExit) as end:
         main()

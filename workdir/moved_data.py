@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.mixture import parse_mixture
 from data.sources.grammar import parse_source
-from experiments.saved_config import config_record
+from experiments.experiment import config_record
 from workdir.data_record import FILE_NAME, check_data_record
 from workdir.run_directory import RunDirectory
 

@@ -12,7 +12,7 @@ import jax
 from data.dataset import tokenizer_file
 from data.spec import DataSpec
 from data.tokenizers.factory import load_tokenizer
-from experiments.saved_config import read_experiment
+from experiments.registry import read_experiment
 from inference.trained_model import TrainedModel
 from workdir.checkpoint_selection import SelectedParams, select_params
 from workdir.data_spec import read_spec

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.saved_config import with_current_names
+from experiments.experiment import with_current_names
 
 _WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]

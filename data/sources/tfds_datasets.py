@@ -1,6 +1,5 @@
 """TFDS's own datasets: read where they are prepared, and prepared where TensorFlow and a network are at hand."""
 
-import difflib
 import importlib.util
 import socket
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from cli.suggestions import did_you_mean
 from data.home import data_directory
 from data.sources.builders import check_data, damaged, quiet, sigterm_as_exit
 from data.sources.grammar import Source
@@ -81,9 +81,7 @@ def check_name(source: Source) -> None:
     name = source.name.partition("/")[0].partition(":")[0]
     known = tfds.list_builders(with_community_datasets=False)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        hint = f"; perhaps you meant {' or '.join(near)}?" if near else ""
-        raise ValueError(f"TFDS has no dataset {name!r}{hint}")
+        raise ValueError(f"TFDS has no dataset {name!r}{did_you_mean(name, known)}")
 
 
 def can_connect() -> bool:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from cli.options import parse_options
+from cli.options import options_from_json, parse_options
 
 
 @dataclass(frozen=True)
@@ -107,3 +107,32 @@ def test_help_shows_every_option_with_its_default(capsys):
         assert error.value.code == 0
         shown = capsys.readouterr().out
         assert "--part.rate FLOAT" in shown and "(default: 0.5)" in shown and shown.startswith("usage: program")
+
+
+def test_json_gives_the_values_that_words_give():
+    record = {"part": {"rate": 2, "kind": "all"}, "flag": True, "prompt": None, "width": 4, "text": "None"}
+    words = ["--part.rate", "2", "--part.kind", "all", "--flag", "--width=4", "--text=None"]
+    found = options_from_json(record, Whole(Component()))
+    assert found == parse(*words) and type(found.part.rate) is float
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"part": {"ratio": 1.0}}, "unknown key part.ratio; perhaps you meant part.rate"),
+        ({"rate": 1.0}, "unknown key rate; perhaps you meant part.rate"),
+        ({"part": 3}, "part must be a section of options, got 3"),
+        ({"count": {"a": 1}}, "count must be a whole number, got {'a': 1}"),
+        ({"count": 1.0}, "count must be a whole number, got 1.0"),
+        ({"count": True}, "count must be a whole number, got True"),
+        ({"count": None}, "count must be a whole number, got None"),
+        ({"flag": 1}, "flag must be True or False, got 1"),
+        ({"width": "4"}, "width must be a whole number or None, got '4'"),
+        ({"part": {"kind": "none"}}, "part.kind must be one of 'some', 'all', got 'none'"),
+        ({"part": {"rate": 13}}, "part.rate must not be 13"),
+    ],
+)
+def test_what_is_wrong_in_json_is_said_in_one_line(record, message):
+    with pytest.raises(ValueError) as error:
+        options_from_json(record, Whole(Component()))
+    assert str(error.value) == message

@@ -191,7 +191,7 @@ def test_stdlib_is_the_real_one():
 
 
 def test_an_unknown_name_is_refused_with_the_near_one():
-    with pytest.raises(ValueError, match=r"unknown dataset 'date': .*reverse.*; perhaps you meant dates\?"):
+    with pytest.raises(ValueError, match=r"unknown dataset 'date': .*reverse.*; perhaps you meant dates"):
         prepare("date")
 
 

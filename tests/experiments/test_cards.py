@@ -15,7 +15,7 @@ from data.datasets.stdlib import Stdlib, StdlibConfig
 from data.loading import load_from
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
-from experiments.registry import catalogue, load_experiment
+from experiments.registry import list_experiments, load_experiment
 from model.config import LanguageModelConfig
 from model.positions import rotary_positions
 from train import train
@@ -137,7 +137,7 @@ def test_rotary_positions_refuse_an_odd_head_width_in_one_line(widths, named):
             card.experiment().model(config, {"source": 9, "target": 9, "text": 9})
 
 
-@pytest.mark.parametrize("name", sorted(catalogue()))
+@pytest.mark.parametrize("name", sorted(list_experiments()))
 def test_every_card_says_its_command(name):
     experiment, doc = load_experiment(name)
     assert experiment.name == name

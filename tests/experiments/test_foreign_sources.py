@@ -13,7 +13,7 @@ from data.spec import spec_of
 from evaluation.evaluate_split import evaluate_split
 from experiments import dates, shakespeare_char
 from experiments.experiment import Config, check_data_matches_model, standard_model
-from experiments.registry import catalogue, load_experiment
+from experiments.registry import list_experiments, load_experiment
 from experiments.reports import task_report
 from inference.trained_model import TrainedModel
 from inference.translator import Translator
@@ -43,7 +43,7 @@ def file(folder, name, rows):
 
 
 def test_the_reports_of_all_cards_are_here():
-    assert {load_experiment(name)[0].report for name in catalogue()} <= {None, *PAIRS, *TEXT}
+    assert {load_experiment(name)[0].report for name in list_experiments()} <= {None, *PAIRS, *TEXT}
 
 
 def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from experiments import registry as catalogue
-from experiments.command_line import parse
+from experiments import registry
+from experiments.registry import parse_experiment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def options(*words: str):
-    return parse("train.py", ["reverse", *words]).config
+    return parse_experiment("train.py", ["reverse", *words]).config
 
 
 def refused(capsys, *words: str) -> str:
     """The one line with which `words` are refused, exit code 2."""
     with pytest.raises(SystemExit) as error:
-        parse("train.py", list(words))
+        parse_experiment("train.py", list(words))
     assert error.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1, captured
@@ -100,7 +100,7 @@ def test_an_unknown_experiment_names_the_near_ones(capsys):
 
 def test_no_words_list_every_card_with_its_first_line(capsys):
     with pytest.raises(SystemExit) as error:
-        parse("train.py", [])
+        parse_experiment("train.py", [])
     assert error.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     for name in ("dates", "reverse", "stdlib_char", "modern_char"):
@@ -113,8 +113,8 @@ def test_a_new_file_is_a_new_experiment(tmp_path, monkeypatch):
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims" / "recall.py").write_text('"""C1."""\n\ndef experiment():\n    raise RuntimeError\n')
     (tmp_path / "broken.py").write_text("def experiment(:\n")
-    monkeypatch.setattr(catalogue, "ROOM", tmp_path)
-    found = catalogue.catalogue()
+    monkeypatch.setattr(registry, "ROOT", tmp_path)
+    found = registry.list_experiments()
     assert found == {"broken": "(does not parse: line 1)", "claims.recall": "C1.", "mine": "My idea."}
 
 
@@ -144,18 +144,17 @@ def test_every_card_answers_help_quickly():
     """One after another in one process, where the first pays for what all import; nothing heavy is imported by any."""
     code = (
         "import contextlib, io, sys, time\n"
-        "from experiments.registry import catalogue\n"
-        "from experiments.command_line import parse\n"
-        "for name in catalogue():\n"
+        "from experiments.registry import list_experiments, parse_experiment\n"
+        "for name in list_experiments():\n"
         "    start, out = time.process_time(), io.StringIO()\n"
         "    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):\n"
-        "        parse('train.py', [name, '--help'])\n"
+        "        parse_experiment('train.py', [name, '--help'])\n"
         "    heavy = {'jax', 'flax', 'tensorflow_datasets', 'grain', 'orbax', 'matplotlib'} & set(sys.modules)\n"
         "    print(name, time.process_time() - start, '--optimizer.peak_lr FLOAT' in out.getvalue(), len(heavy))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert {name for name, *_ in rows} == set(catalogue.catalogue())
+    assert {name for name, *_ in rows} == set(registry.list_experiments())
     for name, seconds, helped, heavy in rows:
         assert (helped, heavy) == ("True", "0") and float(seconds) < 1.5, name
