@@ -59,6 +59,7 @@ class CheckpointManager:
         registry.add(ocp.handlers.JsonHandler, checkpointable_name="data")
         self._context = ocp.Context()
         self._context.checkpointables.registry = registry
+        self._context.pytree.loading.partial_load = True  # `_read` itself compares the trees
         policies = ocp.training.preservation_policies
         self._policy = policies.LatestN(keep)
         self.best_metric, self._direction = best_metric, direction
@@ -137,13 +138,15 @@ class CheckpointManager:
         measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
         writer.save_checkpointables_async(step, {"state": state, "data": data}, force=True, metrics=measured)
 
-    def restore(self, like: Any, step: int | None = None) -> tuple[Any, dict[str, Any]]:
-        """The state and the data of checkpoint `step`, of the newest one by default.
+    def restore(self, like: Any, step: int | None = None, *, part: str = "") -> tuple[Any, dict[str, Any]]:
+        """Restore the state, or a part of it, and the data of checkpoint `step`, of the newest one by default.
 
         Args:
             like: pytree of arrays or `jax.ShapeDtypeStruct` with the wanted shapes, dtypes and shardings, which
                 may be others than those it was saved with; without a sharding, the first local device.
             step: a saved step.
+            part: path of the subtree of the state that `like` describes, such as "params" or "opt_state/average"; no
+                other array is read. Empty: the whole state.
 
         Raises:
             FileNotFoundError: there is no such checkpoint, or none that is whole.
@@ -152,16 +155,19 @@ class CheckpointManager:
         """
         steps = self.steps()
         if step is None:
-            if (newest := self.restore_newest(like)) is not None:
+            if (newest := self.restore_newest(like, part=part)) is not None:
                 return newest[1:]
         elif step in steps:
-            return self._read(like, step)
+            return self._read(like, step, part)
         wanted = "" if step is None else f" of step {step}"
         found = f"found steps {', '.join(map(str, steps))}" if steps else "found none"
         raise FileNotFoundError(f"no checkpoint{wanted} in {self._directory}: {found}")
 
-    def restore_newest(self, like: Any) -> tuple[int, Any, dict[str, Any]] | None:
-        """Step, state and data of the newest checkpoint that can be read; None if none was ever saved.
+    def restore_newest(self, like: Any, *, part: str = "") -> tuple[int, Any, dict[str, Any]] | None:
+        """Restore the newest checkpoint that can be read: its step, state and data; None if none was ever saved.
+
+        Args:
+            like, part: as for `restore`. With a part, damage elsewhere in the state is not noticed.
 
         Raises:
             FileNotFoundError: there are checkpoints, and none of them can be read.
@@ -169,7 +175,7 @@ class CheckpointManager:
         """
         while steps := self.steps():
             try:
-                state, data = self._read(like, steps[-1])
+                state, data = self._read(like, steps[-1], part)
             except DamagedCheckpointError as error:
                 self._unreadable[steps[-1]] = str(error)
                 continue
@@ -222,8 +228,11 @@ class CheckpointManager:
         self._wait()
         return self._writer
 
-    def _read(self, like: Any, step: int) -> tuple[Any, dict[str, Any]]:
-        like, path = jax.tree.map(_with_sharding, like), self._directory / str(step)
+    def _read(self, like: Any, step: int, part: str) -> tuple[Any, dict[str, Any]]:
+        keys, path = part.split("/") if part else [], self._directory / str(step)
+        like = jax.tree.map(_with_sharding, like)
+        for key in reversed(keys):
+            like = {key: like}
         try:
             with self._context:
                 stored = _describe(ocp.checkpointables_metadata(path).metadata["state"])
@@ -232,6 +241,7 @@ class CheckpointManager:
         if not stored:  # Orbax says no more than that
             raise _damaged(path, "no array of its state can be read")
         # Orbax would cast another dtype silently, and its message on another tree is a page long.
+        stored = {name: leaf for name, leaf in stored.items() if not part or f"{name}/".startswith(f"{part}/")}
         self._compare(step, stored, _describe(like, keys_as_data=True))
         try:
             with self._context:
@@ -239,8 +249,11 @@ class CheckpointManager:
                 restored |= ocp.load_checkpointables(path, {"state": like})
         except Exception as error:  # of many kinds, and pages to say so
             raise _damaged(path, error) from error
-        self._compare(step, _describe(restored["state"]), _describe(like))
-        return restored["state"], restored["data"]
+        state = restored["state"]
+        self._compare(step, _describe(state), _describe(like))
+        for key in keys:
+            state = state[key]
+        return state, restored["data"]
 
     def _wait(self) -> None:
         try:

@@ -1,4 +1,7 @@
-"""Which of a run's checkpoints is meant: best, last, a step, the average of several, or the moving average."""
+"""Selection of a run's parameters: best, last, a step, the mean of several checkpoints, or the moving average.
+
+Only parameters are read: with the optimizer's moments a checkpoint is three times as large.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,18 @@ from training.ema import AveragedState
 
 @dataclass(frozen=True)
 class SelectedParams:
-    """Parameters, and what they are."""
+    """Parameters of a run, as `select_params` returns them."""
 
     params: Any
+    """Nested dict of arrays."""
     name: str
     """For a file name: `step1000`, `average5-step1000`, `ema-step1000`."""
     description: str
-    """For people."""
+    """Human-readable: `step 1,000, the last`."""
 
 
 def select_params(checkpoints: CheckpointManager, like: Any, choice: str, keep: int) -> SelectedParams:
-    """The parameters that `choice` names.
+    """Restore the parameters that `choice` names.
 
     - `last`: those of the newest checkpoint that can be read.
     - `best`: those of the checkpoint with the best `best_metric`, of equals the newest.
@@ -33,18 +37,22 @@ def select_params(checkpoints: CheckpointManager, like: Any, choice: str, keep: 
     - `ema`: the moving average that was kept while they were trained (`--train.ema`), at the newest checkpoint.
 
     Args:
-      like: the train state, or its shapes.
-      keep: how many of the newest checkpoints are kept, without a gap. An older one is there only because it was the
-        best, and belongs into no average.
+      like: a `TrainState` of arrays or `jax.ShapeDtypeStruct`.
+      keep: how many of the newest checkpoints the run keeps. An older one is there only because it was the best, and
+        is part of no average.
 
     Raises:
       ValueError: another word; no such checkpoint, fewer than K, no metrics, or no moving average; names what there is.
       OSError: a checkpoint that is needed cannot be read; names it.
     """
-    if choice in ("last", "ema"):
-        if (newest := checkpoints.restore_newest(like)) is None:
-            raise ValueError("there is no checkpoint yet")
-        return _last(*newest[:2]) if choice == "last" else _moving_average(*newest[:2])
+    if choice == "last":
+        step, params = _newest(checkpoints, like.params, "params")
+        return SelectedParams(params, f"step{step}", f"step {step:,}, the last")
+    if choice == "ema":
+        if not isinstance(like.opt_state, AveragedState):
+            raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
+        step, average = _newest(checkpoints, like.opt_state.average, "opt_state/average")
+        return SelectedParams(average, f"ema-step{step}", f"the moving average at step {step:,}")
     steps = checkpoints.steps()
     if not steps:
         raise ValueError("there is no checkpoint yet")
@@ -60,7 +68,7 @@ def select_params(checkpoints: CheckpointManager, like: Any, choice: str, keep: 
                 f"{choice} wants the newest {number} checkpoints, and the run has kept {len(newest)} "
                 f"({', '.join(map(str, newest))}); train.max_to_keep, here {keep}, says how many are kept"
             )
-        return _average(checkpoints, like, newest[-number:])
+        return _mean(checkpoints, like.params, newest[-number:])
     if choice == "best":
         if (best := checkpoints.best()) is None:
             raise ValueError(
@@ -68,38 +76,35 @@ def select_params(checkpoints: CheckpointManager, like: Any, choice: str, keep: 
             )
         step, value = best
         description = f"step {step:,}, the best by validation {checkpoints.best_metric} ({value:.4f})"
-        return SelectedParams(_params(checkpoints, like, step), f"step{step}", description)
+        return SelectedParams(_params(checkpoints, like.params, step), f"step{step}", description)
     step = _number(choice)
     if step is None:
         raise ValueError(f"checkpoint must be best, last, STEP, average:K or ema, got {choice!r}")
     if step not in steps:
         raise ValueError(f"no checkpoint of step {step}: {there}")
-    return SelectedParams(_params(checkpoints, like, step), f"step{step}", f"step {step:,}")
+    return SelectedParams(_params(checkpoints, like.params, step), f"step{step}", f"step {step:,}")
 
 
-def _last(step: int, state: Any) -> SelectedParams:
-    return SelectedParams(state.params, f"step{step}", f"step {step:,}, the last")
+def _newest(checkpoints: CheckpointManager, like: Any, part: str) -> tuple[int, Any]:
+    if (newest := checkpoints.restore_newest(like, part=part)) is None:
+        raise ValueError("there is no checkpoint yet")
+    step, restored, _ = newest
+    return step, restored
 
 
-def _moving_average(step: int, state: Any) -> SelectedParams:
-    if not isinstance(state.opt_state, AveragedState):
-        raise ValueError("the run has kept no moving average of its parameters: train with --train.ema 0.999, say")
-    return SelectedParams(state.opt_state.average, f"ema-step{step}", f"the moving average at step {step:,}")
-
-
-def _average(checkpoints: CheckpointManager, like: Any, steps: list[int]) -> SelectedParams:
+def _mean(checkpoints: CheckpointManager, like: Any, steps: list[int]) -> SelectedParams:
     total = None
     for step in steps:
         params = jax.tree.map(lambda x: np.asarray(x, np.float64), _params(checkpoints, like, step))
         total = params if total is None else jax.tree.map(np.add, total, params)
-    dtypes = jax.tree.map(lambda x: x.dtype, like.params)
+    dtypes = jax.tree.map(lambda x: x.dtype, like)
     mean = jax.tree.map(lambda x, dtype: jax.numpy.asarray(x / len(steps), dtype), total, dtypes)
     description = f"the mean of the last {len(steps)}, steps {', '.join(f'{step:,}' for step in steps)}"
     return SelectedParams(mean, f"average{len(steps)}-step{steps[-1]}", description)
 
 
 def _params(checkpoints: CheckpointManager, like: Any, step: int) -> Any:
-    return checkpoints.restore(like, step)[0].params
+    return checkpoints.restore(like, step, part="params")[0]
 
 
 def _number(word: str) -> int | None:

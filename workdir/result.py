@@ -100,5 +100,5 @@ def read_result(experiment: Experiment, run: RunDirectory) -> TrainResult | None
     model = experiment.model(experiment.config, spec.vocab_sizes)
     with open_checkpoints(experiment, run) as checkpoints:
         like = jax.eval_shape(lambda: new_state(experiment, model, spec.input_shapes))
-        state, _ = checkpoints.restore(like, experiment.config.train.steps)
-    return TrainResult(run.path, model, state.params, metrics, figures)
+        params, _ = checkpoints.restore(like.params, experiment.config.train.steps, part="params")
+    return TrainResult(run.path, model, params, metrics, figures)

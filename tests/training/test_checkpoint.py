@@ -134,6 +134,30 @@ def test_another_tree_is_refused_by_the_path_of_its_leaf(tmp_path, change, messa
     assert "\n" not in str(caught.value) and str(tmp_path / "5") in str(caught.value)
 
 
+def test_a_part_of_the_state_is_restored_and_compared_alone(tmp_path):
+    state = {**make_state(), "params2": jnp.zeros(3)}
+    with CheckpointManager(tmp_path, keep=1) as checkpoints:
+        checkpoints.save(5, state, {"position": 1})
+        params, data = checkpoints.restore(abstract(state["params"]), part="params")
+        assert_same(params, state["params"])
+        assert data == {"position": 1}
+        encoder, _ = checkpoints.restore(abstract(state["params"]["encoder"]), 5, part="params/encoder")
+        assert_same(encoder, state["params"]["encoder"])
+        scale, _ = checkpoints.restore(jnp.zeros(3), part="params/encoder/scale")
+        assert_same(scale, state["params"]["encoder"]["scale"])
+        less, more = make_state()["params"], make_state()["params"]
+        del less["encoder"]["scale"]
+        more["decoder"] = jnp.zeros(2)
+        for like, message in (
+            (less, "params/encoder/scale: saved float32[3], wanted nothing"),
+            (more, "params/decoder: saved nothing, wanted float32[2]"),
+        ):
+            with pytest.raises(ValueError, match=re.escape(message)):
+                checkpoints.restore_newest(like, part="params")
+        with pytest.raises(ValueError, match=re.escape("ema/w: saved nothing, wanted float32[2]")):
+            checkpoints.restore({"w": jnp.zeros(2)}, part="ema")
+
+
 def test_missing_checkpoints(tmp_path):
     with CheckpointManager(tmp_path, keep=3) as checkpoints:
         with pytest.raises(FileNotFoundError, match="found none"):
@@ -199,8 +223,9 @@ def two_steps(tmp_path_factory):
     return directory
 
 
+@pytest.mark.parametrize("part", ["", "w"], ids=["whole", "part"])
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys, kind):
+def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys, kind, part):
     """The newest whole one is used; whoever reads changes nothing, and whoever saves renames what is damaged."""
     directory = tmp_path / "checkpoints"
     shutil.copytree(two_steps, directory)
@@ -211,8 +236,9 @@ def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys,
     like = {"w": jnp.zeros(2000)}
     with CheckpointManager(directory, keep=1, best_metric="loss", direction="min") as checkpoints:
         for _ in range(2):
-            step, state, data = checkpoints.restore_newest(like)
-            assert (step, float(state["w"][0]), data) == (2, 2.0, {"position": 2})
+            step, state, data = checkpoints.restore_newest(like[part] if part else like, part=part)
+            w = state if part else state["w"]
+            assert (step, float(w[0]), data) == (2, 2.0, {"position": 2})
         assert (checkpoints.latest(), checkpoints.best()) == (2, (2, 1.0))
         assert sorted(directory.rglob("*")) == before
         line = capsys.readouterr().err

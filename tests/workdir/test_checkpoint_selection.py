@@ -1,11 +1,16 @@
 """Which checkpoint is the best, and what an average is of."""
 
+from pathlib import Path
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests.training.samples import known_batch, sgd, table_state
 from training.checkpoint import CheckpointManager, metric_key
+from training.ema import averaged
 from workdir.checkpoint_selection import select_params
 
 PARAMS, _ = known_batch()
@@ -81,3 +86,48 @@ def test_none_is_the_best_by_a_metric_whose_direction_nobody_declared(tmp_path):
         assert select_params(checkpoints, table_state(PARAMS, sgd), "last", 2).name == "step3"
         with pytest.raises(ValueError, match="which way ter is better is not declared"):
             select_params(checkpoints, table_state(PARAMS, sgd), "best", 2)
+
+
+def adam(hyper, learning_rate):
+    return optax.adam(learning_rate)
+
+
+def bytes_read(function):
+    """What `function` returns, and how many bytes this process reads from files while it runs."""
+
+    def count() -> int:
+        return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+    before = count()
+    return function(), count() - before
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux counts the bytes that a process reads")
+def test_parameters_are_read_without_the_rest_of_the_state(tmp_path):
+    """Of four equal parts (parameters, two moments, moving average) one is read, with every bit of a whole restore."""
+    size, random = 1 << 18, np.random.default_rng(0)
+    state = table_state({"logits": np.zeros(size, np.float32)}, averaged(adam), ema=0.9)
+    with CheckpointManager(tmp_path, 2, "loss", "min") as checkpoints:
+        for step in (1, 2):  # noise, which does not compress
+            state = jax.tree.map(lambda x: random.normal(size=size).astype(x.dtype) if x.size > 1 else x, state)
+            checkpoints.save(step, state, {}, {"loss": 1.0 / step})
+    like = jax.eval_shape(lambda: state)
+    with CheckpointManager(tmp_path, 2, "loss", "min") as checkpoints:
+        whole = {step: checkpoints.restore(like, step)[0] for step in (1, 2)}
+        _, count_whole = bytes_read(lambda: checkpoints.restore(like, 2))
+        assert count_whole > 3.5 * 4 * size
+        for choice, wanted in {
+            "last": whole[2].params["logits"],
+            "best": whole[2].params["logits"],
+            "1": whole[1].params["logits"],
+            "ema": whole[2].opt_state.average["logits"],
+            "average:2": (np.float64(whole[1].params["logits"]) + np.float64(whole[2].params["logits"])) / 2,
+        }.items():
+            selected, count = bytes_read(lambda choice=choice: select_params(checkpoints, like, choice, 2))
+            np.testing.assert_array_equal(selected.params["logits"], np.float32(wanted), err_msg=choice)
+            assert count < 0.3 * count_whole * (2 if choice == "average:2" else 1), choice
+
+
+def test_a_moving_average_that_was_not_kept_is_said_before_anything_is_read(tmp_path):
+    with CheckpointManager(tmp_path, 2) as checkpoints, pytest.raises(ValueError, match="has kept no moving average"):
+        select_params(checkpoints, table_state(PARAMS, sgd), "ema", 2)
