@@ -13,131 +13,116 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from data.loading import PairData, TextData
     from experiments.experiment import Experiment
+    from inference.trained_model import TrainedModel
+    from training.loss import Batch
+    from training.step import TrainState
     from workdir.result import TrainResult
+    from workdir.run_directory import RunDirectory
 
 
 def train(experiment: Experiment) -> TrainResult:
     """Train `experiment` in its directory, from the start or from its last checkpoint, and report.
 
-    Evaluate, save, next batch, step, log: in this order a run may end anywhere, and the one that goes on from the last
+    Evaluate, save, next batch, step, log: in this order a run may end anywhere, and the one that resumes from the last
     checkpoint is the same run. A finished run is not trained again: its result is read.
 
     Raises:
       RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
-      ValueError: an option that cannot be; nothing has been written.
+      ValueError: an option that does not fit the data, the devices or the model; nothing has been written.
       NonFiniteError: a loss, of training or validation, a gradient or an updated state became NaN or infinite; the
         last checkpoint is finite.
-      SystemExit: a signal asked to stop, and all that was done is saved. The code is 143 for SIGTERM, 129 for SIGHUP
-        (a closed terminal), 130 for Ctrl-C.
+      SystemExit: stopped by a signal, with all finished steps saved. The code is 143 for SIGTERM, 129 for SIGHUP (a
+        closed terminal), 130 for Ctrl-C.
     """
-    # Imported here and not above: JAX takes a second, and a list of experiments or a help text should not.
+    # Imported here and not above: JAX takes a second, which a list of experiments or a help text should not wait for.
     import jax
 
-    from analysis.curves import training_curves
-    from data.length_check import check_lengths
     from data.spec import spec_of
-    from experiments.experiment import check_data_matches_model
-    from experiments.reports import task_report
     from inference.trained_model import TrainedModel
     from training.compilation import compile_step
-    from training.directions import check_declared
     from training.ema import averaged
     from training.eval_step import check_metric, evaluate, make_eval_step
     from training.finite import check_finite, with_finite_flags
     from training.log import MetricLogger
-    from training.memory_estimate import memory_line
-    from training.metrics import MetricWriter, read_metrics
+    from training.metrics import MetricWriter
     from training.progress import Progress
-    from training.sharding import (
-        batch_sharding,
-        check_batch_divisible,
-        data_mesh,
-        device_put,
-        make_global_batch,
-        replicated,
-    )
+    from training.sharding import batch_sharding, data_mesh, device_put, make_global_batch, replicated
     from training.stop import PreemptionGuard
-    from workdir.data_record import check_data_record, keep_data_record
+    from workdir.data_record import keep_data_record
     from workdir.data_spec import save_spec
     from workdir.moved_data import run_record
-    from workdir.result import TrainResult, new_state, open_checkpoints, read_result, save_result
+    from workdir.result import new_state, open_checkpoints, read_result
     from workdir.run_directory import open_run
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
-    rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
-    check_batch_divisible(
-        getattr(config.data, rows) // settings.grad_accumulation_steps,
-        f"data.{rows} / train.grad_accumulation_steps",
-        mesh,
-    )
-    check_declared(settings.best_metric, experiment.metrics)
+    check_options(experiment, mesh)
     record = run_record(experiment)
     run = open_run(experiment.workdir, record)
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
         return result
 
-    # The data, the model, and the functions that make it learn.
+    # The data, the model, and the functions that train it.
     clock = time.perf_counter()
     data = experiment.data(config, run.tokenizers if run.tokenizers.exists() else None)
-    check_data_matches_model(experiment, data.vocab_sizes)
-    check_lengths(config.data, config.model.max_length, data)
-    check_data_record(run, data)
-    held_out, epoch = data.num_examples("validation"), data.batches_per_epoch
+    check_data(experiment, run, data)
+    spec = spec_of(data)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
     optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
-    step_function, evaluation = experiment.step(config, loss, optimizer, schedule), make_eval_step(loss)
-    blank_batches = data.blank_batches()
-    largest = max(blank_batches, key=lambda batch: batch["labels"].size)
-    spec = spec_of(data)
-
-    def trained(params: Any) -> TrainedModel:
-        return TrainedModel(model, params, data.tokenizers, spec)
+    train_step = with_finite_flags(experiment.step(config, loss, optimizer, schedule))
+    train_step = jax.jit(train_step, donate_argnums=0, out_shardings=replicated(mesh))
+    eval_step = make_eval_step(loss)
+    batches = data.blank_batches()  # one of each shape
 
     with PreemptionGuard() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
-        # The state: new, or as the last checkpoint left it; and how many batches it has seen.
+        # The state: new, or that of the last checkpoint. A step takes one batch, so `start` is the data's position too.
         initial = jax.jit(lambda: new_state(experiment, model, spec.input_shapes), out_shardings=replicated(mesh))
-        start, position, window = 0, 0, None
-        if (newest := checkpoints.restore_newest(like=initial.eval_shape())) is not None:
-            start, state, saved = newest
-            position, window = saved["position"], saved["window"]
-        else:
-            state = initial()
-        if experiment.validation_metrics is None:  # else nobody knows before they have been measured
-            check_metric(settings.best_metric, jax.eval_shape(evaluation, state.params, largest))
-        batches = data.train_batches(settings.seed, position, jax.process_index(), jax.process_count())
-        counts = f"{data.num_train_examples:,} training, {held_out:,} validation examples, {epoch:,} batches an epoch"
-        print(f"{name}: {counts}, set up in {time.perf_counter() - clock:.1f} s")
-        waste, tokens = data.padding()
-        print(f"{name}: {waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average")
-        classes = list(data.vocab_sizes.values())[-1]
-        print(f"{name}: {memory_line(state, largest, classes, settings)}", flush=True)
+        newest = checkpoints.restore_newest(like=initial.eval_shape())
+        start, state, window = (0, initial(), None) if newest is None else (*newest[:2], newest[2]["window"])
+        if experiment.validation_metrics is None:  # otherwise their names are known after the first evaluation only
+            check_metric(settings.best_metric, jax.eval_shape(eval_step, state.params, batches[-1]))
+        print(*summary(experiment, data, state, batches, time.perf_counter() - clock), sep="\n", flush=True)
 
         clock = time.perf_counter()
-        blanks = [device_put(batch, batch_sharding(mesh)) for batch in blank_batches]
-        jitted = jax.jit(with_finite_flags(step_function), donate_argnums=0, out_shardings=replicated(mesh))
-        train_step = compile_step(jitted, state, blanks)
-        eval_step = compile_step(evaluation, state.params, blanks)
+        on_devices = [device_put(batch, batch_sharding(mesh)) for batch in batches]
+        train_step = compile_step(train_step, state, on_devices)
+        eval_step = compile_step(eval_step, state.params, on_devices)
         shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
         print(f"{name}: compiled for batches of {shapes} in {time.perf_counter() - clock:.1f} s")
         print(f"{name}: steps {start + 1:,} to {settings.steps:,} in {run.path}", flush=True)
-
-        # Nothing has been written so far, and who stops here, or mistyped an option, has not begun.
         if stop.signal and newest is None:
             print(f"{name}: stopped by {stop.signal.name} before the first step")
             raise SystemExit(stop.exit_code)
-        begin()
+        begin()  # until here nothing is written, so that an option that was mistyped can be corrected
         keep_data_record(run, data)
         data.save_tokenizers(run.tokenizers)
         save_spec(run, spec)
 
+        def validate(step: int, params: Any) -> dict[str, float]:
+            held_out = (
+                device_put({key: batch[key] for key in batches[0]}, batch_sharding(mesh))
+                for batch in data.eval_batches("validation")
+            )
+            metrics = evaluate(eval_step, params, held_out)
+            check_finite(metrics, f"on validation after step {step:,}")
+            if experiment.validation_metrics is not None:
+                trained = TrainedModel(model, params, data.tokenizers, spec)
+                metrics |= experiment.validation_metrics(trained, data)
+                check_metric(settings.best_metric, metrics)
+            return metrics
+
         clock = time.perf_counter()
+        train_batches = data.train_batches(settings.seed, start, jax.process_index(), jax.process_count())
         with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
             log = MetricLogger(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
@@ -145,61 +130,105 @@ def train(experiment: Experiment) -> TrainResult:
                 if last or (step > start and step % settings.evaluate_every == 0):
                     log.flush(last)
                     with progress.paused("evaluating"):
-                        rows = data.eval_batches("validation")
-                        rows = (
-                            device_put({key: batch[key] for key in blanks[0]}, batch_sharding(mesh)) for batch in rows
-                        )
-                        validation = evaluate(eval_step, state.params, rows)
-                        check_finite(validation, f"on validation after step {step:,}")
-                        if experiment.validation_metrics is not None:
-                            validation |= experiment.validation_metrics(trained(state.params), data)
-                            check_metric(settings.best_metric, validation)
+                        validation = validate(step, state.params)
                     writer.write(step, "validation", validation)
-                regular = last or (step > start and step % settings.save_every == 0)
-                if regular or stop.signal:
+                due = last or (step > start and step % settings.save_every == 0)
+                if due or stop.signal:
                     log.flush()
-                    # What a signal saves is never the best one: the run in one piece would not have it.
-                    position_and_window = {"position": position, "window": log.pending}
-                    checkpoints.save(step, state, position_and_window, validation if regular else None)
+                    # A checkpoint saved for a signal has no metrics: an uninterrupted run would not have it.
+                    checkpoints.save(step, state, {"window": log.pending}, validation if due else None)
                 if stop.signal:
                     print(f"{name}: stopped by {stop.signal.name} after {step:,} steps, saved in {run.path}")
                     raise SystemExit(stop.exit_code)
                 if last:
                     break
-                batch = make_global_batch(next(batches), batch_sharding(mesh))
-                position += 1
+                batch = make_global_batch(next(train_batches), batch_sharding(mesh))
                 state, metrics = train_step(state, batch)
                 log.add(step + 1, metrics)
-    print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {_in_words(validation)} on validation", flush=True)
+    figures = ", ".join(f"{metric.replace('_', ' ')} {value:.4f}" for metric, value in validation.items())
+    print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {figures} on validation", flush=True)
+    return report(experiment, run, data, TrainedModel(model, state.params, data.tokenizers, spec), validation)
 
-    make_report = experiment.report or task_report(experiment.task, settings.logits_chunk)
-    report = make_report(trained(state.params), data, run.figures)
+
+def check_options(experiment: Experiment, mesh: Mesh) -> None:
+    """Check the options that need no data. Raises ValueError as `check_batch_divisible` and `check_declared`."""
+    from training.directions import check_declared
+    from training.sharding import check_batch_divisible
+
+    config, pieces = experiment.config, experiment.config.train.grad_accumulation_steps
+    rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
+    option = f"data.{rows} / train.grad_accumulation_steps"
+    check_batch_divisible(getattr(config.data, rows) // pieces, option, mesh)
+    check_declared(config.train.best_metric, experiment.metrics)
+
+
+def check_data(experiment: Experiment, run: RunDirectory, data: PairData | TextData) -> None:
+    """Check that the data fit the model, and are those that the run began with.
+
+    Raises:
+      ValueError: they are of another kind, or longer than the model's positions.
+      RunDirectoryError: they have changed since the run began.
+    """
+    from data.length_check import check_lengths
+    from experiments.experiment import check_data_matches_model
+    from workdir.data_record import check_data_record
+
+    check_data_matches_model(experiment, data.vocab_sizes)
+    check_lengths(experiment.config.data, experiment.config.model.max_length, data)
+    check_data_record(run, data)
+
+
+def summary(
+    experiment: Experiment, data: PairData | TextData, state: TrainState, batches: Sequence[Batch], seconds: float
+) -> list[str]:
+    """Describe a run before it is compiled: examples, padding, parameters and memory; one string for each line."""
+    from training.memory_estimate import memory_line
+
+    examples = f"{data.num_train_examples:,} training, {data.num_examples('validation'):,} validation examples"
+    waste, tokens = data.padding()
+    largest = max(batches, key=lambda batch: batch["labels"].size)
+    classes = list(data.vocab_sizes.values())[-1]
+    lines = [
+        f"{examples}, {data.batches_per_epoch:,} batches an epoch, set up in {seconds:.1f} s",
+        f"{waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average",
+        memory_line(state, largest, classes, experiment.config.train),
+    ]
+    return [f"{experiment.name}: {line}" for line in lines]
+
+
+def report(
+    experiment: Experiment,
+    run: RunDirectory,
+    data: PairData | TextData,
+    trained: TrainedModel,
+    validation: Mapping[str, float],
+) -> TrainResult:
+    """Report on a trained model and its baselines, draw the training curves, and write the run's result."""
+    from analysis.curves import training_curves
+    from experiments.reports import task_report
+    from training.metrics import read_metrics
+    from workdir.result import TrainResult, save_result
+
+    make_report = experiment.report or task_report(experiment.task, experiment.config.train.logits_chunk)
+    measured = make_report(trained, data, run.figures)
     curves = run.figures / "training.png"
     training_curves(read_metrics(run.path), curves)
-    metrics = {f"validation_{key}": value for key, value in validation.items()} | report.metrics
-    for baseline in experiment.baselines(config) if experiment.baselines else ():
+    metrics = {f"validation_{key}": value for key, value in validation.items()} | measured.metrics
+    for baseline in experiment.baselines(experiment.config) if experiment.baselines else ():
         inside = dataclasses.replace(baseline.config, workdir=str(run.path / baseline.name))
         theirs = train(dataclasses.replace(baseline, config=inside, data=experiment.data)).metrics
-        print(
-            *(
-                f"{key}: {name} {metrics[key]:.4f}, {baseline.name} {theirs[key]:.4f}"
-                for key in metrics
-                if key in theirs and isinstance(theirs[key], float)
-            ),
-            sep="\n",
-        )
+        for key in metrics:
+            if isinstance(theirs.get(key), float):
+                print(f"{key}: {experiment.name} {metrics[key]:.4f}, {baseline.name} {theirs[key]:.4f}")
         metrics |= {f"{baseline.name}_{key}": value for key, value in theirs.items()}
-    result = TrainResult(run.path, model, state.params, metrics, {"training": curves} | report.figures)
+    figures = {"training": curves} | measured.figures
+    result = TrainResult(run.path, trained.model, trained.params, metrics, figures)
     save_result(run, result)
     return result
 
 
-def _in_words(means: dict[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in means.items())
-
-
 def main() -> None:
-    """The command line."""
+    """Train the experiment that the command line names."""
     from cli.terminal import fail
     from experiments.registry import parse_experiment
 
