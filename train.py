@@ -52,12 +52,12 @@ def train(experiment: Experiment) -> TrainResult:
     from training.eval_step import check_metric, evaluate, make_eval_step
     from training.finite import check_finite, with_finite_flags
     from training.log import MetricLogger
-    from training.metrics import MetricWriter
     from training.progress import Progress
     from training.sharding import batch_sharding, data_mesh, device_put, make_global_batch, replicated
     from training.stop import PreemptionGuard
     from workdir.data_record import keep_data_record
     from workdir.data_spec import save_spec
+    from workdir.metric_writer import MetricWriter
     from workdir.moved_data import run_record
     from workdir.result import new_state, open_checkpoints, read_result
     from workdir.run_directory import open_run
@@ -206,7 +206,7 @@ def report(
     """Report on a trained model and its baselines, draw the training curves, and write the run's result."""
     from analysis.curves import training_curves
     from experiments.reports import task_report
-    from training.metrics import read_metrics
+    from workdir.metric_writer import read_metrics
     from workdir.result import TrainResult, save_result
 
     make_report = experiment.report or task_report(experiment.task, experiment.config.train.logits_chunk)

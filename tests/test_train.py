@@ -19,7 +19,7 @@ from experiments import reverse
 from experiments.experiment import standard_step
 from train import main, train
 from training.finite import NonFiniteError
-from training.metrics import read_metrics
+from workdir.metric_writer import read_metrics
 from workdir.restore import open_run_for_use
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 from training.finite import check_finite, check_flags
 from training.loss import Metrics
-from training.metrics import MetricAccumulator, MetricWriter
+from training.metrics import MetricAccumulator
 from training.progress import Progress
+
+
+class Writer(Protocol):
+    """What takes the rows of the curve: `workdir.metric_writer.MetricWriter`."""
+
+    def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
+        """Write one row."""
 
 
 class MetricLogger:
@@ -27,7 +34,7 @@ class MetricLogger:
       window: `pending` of the run that goes on.
     """
 
-    def __init__(self, writer: MetricWriter, progress: Progress, every: int, window: Mapping[str, Any] | None = None):
+    def __init__(self, writer: Writer, progress: Progress, every: int, window: Mapping[str, Any] | None = None):
         self._writer, self._progress, self._every = writer, progress, every
         self._totals = MetricAccumulator(**(window or {}))
         self._waiting: list[tuple[int, Metrics]] = []

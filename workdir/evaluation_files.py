@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workdir.atomic_write import write_atomically
 from workdir.run_directory import RunDirectory
 
 FOLDER = "evaluation"
@@ -33,8 +34,6 @@ def save_evaluation(
     paths = {}
     for kind, lines in texts.items():
         paths[kind] = folder / f"{name}.{kind}.txt"
-        temporary = folder / f"{name}.{kind}.txt.{os.getpid()}.tmp"
-        temporary.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-        os.replace(temporary, paths[kind])
+        write_atomically(paths[kind], "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
     run.write(f"{FOLDER}/{name}.json", dict(record))
     return paths | {"metrics": folder / f"{name}.json"}

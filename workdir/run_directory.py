@@ -8,13 +8,13 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.experiment import with_current_names
+from workdir.atomic_write import write_atomically
 
 _WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]
@@ -106,7 +106,7 @@ class RunDirectory:
             nonlocal made
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                made = not self.config.exists() and _create(self.config, config)
+                made = not self.config.exists() and write_atomically(self.config, _json(config), overwrite=False)
             except OSError as error:
                 raise RunDirectoryError(
                     f"--workdir {self.path} cannot be written: {error.strerror or error}"
@@ -130,9 +130,7 @@ class RunDirectory:
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write the file `name` as JSON, whole or not at all, over an older one. NaN, infinity become null."""
-        path = self.path / name
-        temporary = _write_temporary(path, _without_nonfinite(value))
-        os.replace(temporary, path)
+        write_atomically(self.path / name, _json(_without_nonfinite(value)))
 
 
 def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
@@ -213,25 +211,9 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _create(path: Path, value: Any) -> bool:
-    """Write `path` whole, unless another process was first; whether it was this one."""
-    temporary = _write_temporary(path, value)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return True
-
-
-def _write_temporary(path: Path, value: Any) -> Path:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
-    temporary.write_text(text + "\n", encoding="utf-8")
-    return temporary
+def _json(value: Any) -> str:
+    """Exact floats, keys in order. Raises ValueError for NaN and infinity."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _without_nonfinite(value: Any) -> Any:

@@ -10,7 +10,7 @@ from experiments.reports import decoded_metrics, no_report
 from inference.trained_model import TrainedModel
 from tests.small_runs import spelling, spelling_corpus
 from train import train
-from training.metrics import read_metrics
+from workdir.metric_writer import read_metrics
 from workdir.result import open_checkpoints
 from workdir.run_directory import RunDirectory
 
