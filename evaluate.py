@@ -57,11 +57,11 @@ def main() -> None:
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], default)
     from inference.translator import output_length
     from workdir.data_record import check_data_record
-    from workdir.evaluation_files import make_folder, save_evaluation
-    from workdir.restore import open_run_for_use
+    from workdir.evaluation_files import make_directory, save_evaluation
+    from workdir.restore import load_run
 
     try:
-        run = open_run_for_use(path)
+        run = load_run(path)
         task = run.experiment.task if options.task == "experiment" else options.task
         check_task(task, run.is_language_model)
         kept = {name: getattr(options, name) for name in ("split", "checkpoint", "data", "task")}
@@ -80,7 +80,7 @@ def main() -> None:
         if not check_data_record(run.directory, loaded):
             log(f"{path} has no record of its data, being of an older version: whether they have changed is not known")
         loaded.num_examples(options.split)
-        make_folder(run.directory)
+        make_directory(run.directory)
     except ValueError as error:
         fail(PROGRAM, error)
     except OSError as error:

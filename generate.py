@@ -49,10 +49,10 @@ def main() -> None:
     path, options = parse_run(PROGRAM, __doc__, sys.argv[1:], GenerateOptions())
     if sys.stdout is None or (sys.stdin is None and options.prompt is None):
         fail(PROGRAM, "stdin and stdout must be open", 1)
-    from workdir.restore import open_run_for_use
+    from workdir.restore import load_run
 
     try:
-        run = open_run_for_use(path)
+        run = load_run(path)
         _check(run, path, options)
         chosen = run.select_params(options.checkpoint)
     except ValueError as error:

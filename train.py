@@ -48,7 +48,6 @@ def train(experiment: Experiment) -> TrainResult:
     from data.spec import spec_of
     from inference.trained_model import TrainedModel
     from training.compilation import compile_step
-    from training.ema import averaged
     from training.eval_step import check_metric, evaluate, make_eval_step
     from training.finite import check_finite, with_finite_flags
     from training.log import MetricLogger
@@ -59,14 +58,15 @@ def train(experiment: Experiment) -> TrainResult:
     from workdir.data_spec import save_spec
     from workdir.metric_writer import MetricWriter
     from workdir.moved_data import run_record
-    from workdir.result import new_state, open_checkpoints, read_result
-    from workdir.run_directory import open_run
+    from workdir.result import read_result
+    from workdir.run_directory import open_run_directory
+    from workdir.train_state import build_optimizer, new_state, open_checkpoints
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
     check_options(experiment, mesh)
     record = run_record(experiment)
-    run = open_run(experiment.workdir, record)
+    run = open_run_directory(experiment.workdir, record)
     if (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
         return result
@@ -78,13 +78,17 @@ def train(experiment: Experiment) -> TrainResult:
     spec = spec_of(data)
     model = experiment.model(config, data.vocab_sizes)
     loss = experiment.loss(config, model)
-    optimizer, schedule = averaged(experiment.optimizer(config)), experiment.schedule(config)
+    optimizer, schedule = build_optimizer(experiment), experiment.schedule(config)
     train_step = with_finite_flags(experiment.step(config, loss, optimizer, schedule))
     train_step = jax.jit(train_step, donate_argnums=0, out_shardings=replicated(mesh))
     eval_step = make_eval_step(loss)
     batches = data.blank_batches()  # one of each shape
 
-    with PreemptionGuard() as stop, run.beginning(record) as begin, open_checkpoints(experiment, run) as checkpoints:
+    with (
+        PreemptionGuard() as stop,
+        run.undo_on_failure(record) as begin,
+        open_checkpoints(experiment, run) as checkpoints,
+    ):
         # The state: new, or that of the last checkpoint. A step takes one batch, so `start` is the data's position too.
         initial = jax.jit(lambda: new_state(experiment, model, spec.input_shapes), out_shardings=replicated(mesh))
         newest = checkpoints.restore_newest(like=initial.eval_shape())

@@ -91,7 +91,7 @@ def model_speed(data: PairData, seconds: float, layers: int) -> float:
     from experiments.experiment import Config, Experiment
     from model.config import TransformerConfig
     from training.config import OptimizerConfig, TrainConfig
-    from workdir.result import new_state
+    from workdir.train_state import new_state
 
     longest = max(data.max_source_length, data.max_target_length)
     config = Config(

@@ -24,8 +24,8 @@ DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").gl
 
 FIRST_WORK = {
     "train": ["train.train"],
-    "generate": ["workdir.restore.open_run_for_use"],
-    "evaluate": ["workdir.restore.open_run_for_use"],
+    "generate": ["workdir.restore.load_run"],
+    "evaluate": ["workdir.restore.load_run"],
     "data.prepare": ["data.prepare.prepare", "data.sources.tfds_datasets.prepare_tfds"],
     "data.inspect": ["data.inspect.inspect"],
     "benchmarks.input": ["data.loading.load"],

@@ -14,7 +14,7 @@ from generate import main
 from inference.generation_config import DecodingOptions
 from inference.translator import Translator
 from tests.scripts import ROOT, in_a_process, in_this_process, with_nan_parameters
-from workdir.restore import open_run_for_use
+from workdir.restore import load_run
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def refused(done, code: int = 2) -> str:
 
 def test_special_tokens_are_not_written(spelling_run):
     """Of a model that would rather write BOS or the unknown token wherever it writes an A."""
-    run = open_run_for_use(spelling_run)
+    run = load_run(spelling_run)
     params = jax.device_get(run.select_params("last").params)
     kernel = np.array(params["unembedding"]["kernel"])
     a = run.tokenizers["target"].encode("A")[0]
@@ -103,7 +103,7 @@ def test_an_unfinished_run_by_a_relative_path(generate, tmp_path, monkeypatch, s
 
 def test_a_source_without_tokens_has_an_empty_output(spelling_run):
     """Where lines are decoded in code, too; the blank one is not asked."""
-    run = open_run_for_use(spelling_run)
+    run = load_run(spelling_run)
     translator = Translator(run.trained_model(run.select_params("last").params))
     assert translator.lines(["", "ab", ""]) == ["", "A B", ""]
     (nothing,), (some,), _ = translator.hypotheses(translator.encode(["", "ab", ""]))
@@ -185,7 +185,7 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
     assert done.code == 0 and sorted(path.name for path in folder.iterdir()) == ["line-1.png", "line-3.png"]
     assert (folder / "line-1.png").read_bytes().startswith(b"\x89PNG")
     assert "is there already" in refused(generate(spelling_run, "--attention", folder, stdin=b"ab\n"))
-    run = open_run_for_use(spelling_run)
+    run = load_run(spelling_run)
     titles = []
     monkeypatch.setattr("analysis.attention.attention_map", lambda *args: titles.append(args[-1]))
     generate(spelling_run, "--attention", tmp_path / "others", stdin=b"abc\n" + b"abc" * 3000)
@@ -201,7 +201,7 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
 
 def test_checkpoints(generate, spelling_run):
     """Each is named on stderr; there are two of the newest and, if it is none of them, the best."""
-    run = open_run_for_use(spelling_run)
+    run = load_run(spelling_run)
     last, before = run.select_params("last").params, run.select_params("120").params
     mean = jax.tree.map(lambda a, b: ((a.astype("float64") + b) / 2).astype("float32"), *jax.device_get((last, before)))
     jax.tree.map(np.testing.assert_array_equal, mean, run.select_params("average:2").params)

@@ -20,7 +20,7 @@ from experiments.experiment import standard_step
 from train import main, train
 from training.finite import NonFiniteError
 from workdir.metric_writer import read_metrics
-from workdir.restore import open_run_for_use
+from workdir.restore import load_run
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -109,7 +109,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert f"steps {steps_before + 1} to 200" in out
     assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
     assert_same_bits(train(small(tmp_path / "stopped", steps=200, ema=0.9)).params, whole.params)
-    averages = [open_run_for_use(tmp_path / name).select_params("ema").params for name in ("stopped", "whole")]
+    averages = [load_run(tmp_path / name).select_params("ema").params for name in ("stopped", "whole")]
     assert_same_bits(*averages)
     assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (averages[0], whole.params))))
 
@@ -222,7 +222,7 @@ def test_a_run_goes_on_from_the_newest_checkpoint_that_is_whole(tmp_path, capsys
     (path / "result.json").unlink()
     shutil.rmtree(path / "checkpoints" / "6" / "state")
     capsys.readouterr()
-    chosen = open_run_for_use(path).select_params("last")
+    chosen = load_run(path).select_params("last")
     assert chosen.description == "step 4, the last"
     assert f"{path}/checkpoints/6 is passed over: it has no state" in capsys.readouterr().err
     result = train(small(path, steps=6, save_every=2))
@@ -285,7 +285,7 @@ def test_nan_stops_the_run_with_a_finite_checkpoint(tmp_path):
     last_line = err.strip().splitlines()[-1]
     assert last_line.startswith("python train.py: the ") and "at step" in last_line
     from training.checkpoint import CheckpointManager
-    from workdir.result import new_state
+    from workdir.train_state import new_state
 
     experiment = small(tmp_path / "unused")
     optimizer = dataclasses.replace(experiment.config.optimizer, clip_norm=0.0)
@@ -313,7 +313,7 @@ def test_a_step_that_spoils_the_parameters_is_never_saved(tmp_path):
 
     with pytest.raises(NonFiniteError, match=r"^step 3 has left NaN or infinity in the parameters$"):
         train(dataclasses.replace(base, step=step))
-    saved = open_run_for_use(tmp_path / "run").select_params("last")
+    saved = load_run(tmp_path / "run").select_params("last")
     assert saved.name == "step2" and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(saved.params))
     assert not (tmp_path / "run" / "result.json").exists()
 

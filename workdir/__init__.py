@@ -1,1 +1,1 @@
-"""What a run keeps on disk, and how it is opened again."""
+"""Files of a run: config, checkpoints, curves, data record, evaluations and result; written, and loaded again."""

@@ -1,4 +1,4 @@
-"""What a run's data were when it began, kept as `data.json`: a run does not go on, nor is it scored, on other data."""
+"""Fingerprints of a run's data, kept as `data.json`: it is neither resumed nor evaluated on other data."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FILE_NAME = "data.json"
 
 
 def keep_data_record(run: RunDirectory, data: PairData | TextData) -> None:
-    """Write `data.json` where there is none, or else hold it against `data`. Raises as `check_data_record`."""
+    """Write `data.json` unless the run has one; then compare it with `data`. Raises as `check_data_record`."""
     if not check_data_record(run, data):
         run.write(FILE_NAME, {"sources": data.fingerprints})
 
 
 def check_data_record(run: RunDirectory, data: PairData | TextData) -> bool:
-    """Whether the run has a `data.json`, which says the same of each split as `data`.
+    """Compare `data` with the run's `data.json`; return whether it has one.
 
-    A split that was not there when the run began, another test set beside the others, is no change. Nor is another
-    name of a source, since files may be moved: the sources are then those of the run's config, in its order.
+    A split that was added since the run began, such as another test set, is no change. Nor is another name of a source,
+    since files may be moved: the sources are then matched by their order in the run's config.
 
     Raises:
-      RunDirectoryError: the data are not those that the run began with; names the source, the split and what to do.
+      RunDirectoryError: the data have changed since the run began; names the source, the split and what to do.
     """
     path = run.path / FILE_NAME
     if not path.exists():
@@ -57,7 +57,7 @@ def check_data_record(run: RunDirectory, data: PairData | TextData) -> bool:
 
 
 def _names_now(run: RunDirectory, then: list[str], now: list[str]) -> dict[str, str]:
-    """What each of the run's sources is called now. The order is the config's, since `data.json` does not keep it."""
+    """Map the names in `data.json` to today's, in the order of the config: `data.json` is sorted by name."""
     if set(then) != set(now):
         try:
             mixture = json.loads(run.config.read_text(encoding="utf-8"))["data"]["source"]
@@ -70,7 +70,7 @@ def _names_now(run: RunDirectory, then: list[str], now: list[str]) -> dict[str, 
 
 
 def _change(before: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
-    """In words; empty if there is none."""
+    """Describe how a split has changed; empty if it has not."""
     if now is None:
         return f"its {before['examples']:,} examples are gone"
     if now["examples"] != before["examples"]:

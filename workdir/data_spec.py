@@ -1,4 +1,4 @@
-"""The sizes of a run's data, `data_spec.json`: who uses its model needs no training data."""
+"""Reading and writing of `data_spec.json`: the sizes of a run's data, which a model is built from without the data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ OLD_FILE_NAME = "limits.json"
 
 
 def save_spec(run: RunDirectory, spec: DataSpec) -> None:
-    """Write `data_spec.json`, whole or not at all."""
+    """Write `data_spec.json`, atomically."""
     run.write(FILE_NAME, dataclasses.asdict(spec))
 
 
 def read_spec(run: RunDirectory) -> DataSpec:
-    """What `save_spec` wrote.
+    """Read what `save_spec` wrote.
 
     Raises:
-      ValueError: there is none: training has not begun, or was done before there were such files. Or it is damaged.
+      ValueError: the file is damaged, or missing: training has not begun, or is of a version that wrote none.
     """
     path = run.path / FILE_NAME
     path = path if path.exists() else run.path / OLD_FILE_NAME

@@ -1,4 +1,4 @@
-"""Where an evaluation is kept: RUN/evaluation/, one set of files for each combination of settings."""
+"""Files of an evaluation, in RUN/evaluation/: one set for each combination of settings."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ from typing import Any
 from workdir.atomic_write import write_atomically
 from workdir.run_directory import RunDirectory
 
-FOLDER = "evaluation"
+DIRECTORY = "evaluation"
 
 
-def make_folder(run: RunDirectory) -> None:
-    """Before hours of decoding. Raises OSError if nothing can be written there."""
-    folder = run.path / FOLDER
-    folder.mkdir(exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(f"{folder} cannot be written to")
+def make_directory(run: RunDirectory) -> None:
+    """Make RUN/evaluation/. Raises OSError if it cannot be written, to be known before hours of decoding."""
+    directory = run.path / DIRECTORY
+    directory.mkdir(exist_ok=True)
+    if not os.access(directory, os.W_OK):
+        raise PermissionError(f"{directory} cannot be written to")
 
 
 def save_evaluation(
     run: RunDirectory, name: str, record: Mapping[str, Any], texts: Mapping[str, Sequence[str]]
 ) -> dict[str, Path]:
-    """Write `NAME.json` and a text file, `NAME.KIND.txt`, for each of `texts`; return their paths.
+    """Write `record` to `NAME.json` and each of `texts` to `NAME.KIND.txt`; return their paths, by kind and "metrics".
 
-    The name says all that the numbers depend on, so the same evaluation rewrites its own files, each whole or not at
-    all, and no other's. The JSON comes last: where it is, the texts are.
+    The files of an earlier evaluation of the same name are replaced, each atomically, the JSON last.
+
+    Args:
+      name: all settings that the numbers depend on.
+      record: JSON values; NaN and infinity become null.
+      texts: kind -> lines; "hypotheses", "references", "sources".
     """
-    folder = run.path / FOLDER
-    folder.mkdir(exist_ok=True)
+    directory = run.path / DIRECTORY
+    directory.mkdir(exist_ok=True)
     paths = {}
     for kind, lines in texts.items():
-        paths[kind] = folder / f"{name}.{kind}.txt"
+        paths[kind] = directory / f"{name}.{kind}.txt"
         write_atomically(paths[kind], "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-    run.write(f"{FOLDER}/{name}.json", dict(record))
-    return paths | {"metrics": folder / f"{name}.json"}
+    run.write(f"{DIRECTORY}/{name}.json", dict(record))
+    return paths | {"metrics": directory / f"{name}.json"}

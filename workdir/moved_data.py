@@ -1,4 +1,4 @@
-"""Data that have moved: where they lie is no part of a run, as long as they are those that it began with."""
+"""Runs whose data have moved: a config may name another path, as long as the data are those the run began with."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def run_record(experiment: Experiment) -> dict[str, Any]:
-    """`config_record`; of a run that was there before, with the place of its data as it was then.
+    """Return `config_record(experiment)`, with data.source and data.directory as the run in its directory has them.
 
-    The place is data.source and data.directory, of sources that are files or TFDS datasets, in a mixture with the same
-    shares. Whoever trains holds the data themselves against `data.json`; of a finished run, which is only read back,
-    it is done here.
+    They are replaced only if both sources can be the same data after a move: files or TFDS datasets, in a mixture with
+    the same shares. `train` compares the data themselves with `data.json`; here it is done for a finished run, whose
+    data are not read again.
 
     Raises:
-      RunDirectoryError, ValueError: a finished run, and the data are not its own, or cannot be read.
+      RunDirectoryError, ValueError: a finished run, and its data have changed, or cannot be read.
     """
     record, run = config_record(experiment), RunDirectory(experiment.workdir)
     if not (run.path / FILE_NAME).exists():
@@ -34,7 +34,7 @@ def run_record(experiment: Experiment) -> dict[str, Any]:
         moved = any(record["data"][name] != then[name] for name in then)
         if not moved or not _same_kinds(then["source"], record["data"]["source"]):
             return record
-    except (OSError, ValueError, KeyError, TypeError):  # not as it should be: `open_run` says so
+    except (OSError, ValueError, KeyError, TypeError):  # damaged: `open_run_directory` names the file
         return record
     record["data"] |= then
     if run.finished is not None:
@@ -43,10 +43,10 @@ def run_record(experiment: Experiment) -> dict[str, Any]:
 
 
 def _same_kinds(then: str, now: str) -> bool:
-    """Whether one may be the other after a move, as far as their names tell."""
+    """Whether two sources may be the same data after a move, by their names."""
     for (one, share), (other, new_share) in zip(parse_mixture(then), parse_mixture(now), strict=True):
         if share != new_share:
             return False
         if one != other and "builder" in (parse_source(one).kind, parse_source(other).kind):
-            return False  # which is generated, and has no place
+            return False  # a dataset that is generated has no path
     return True

@@ -1,4 +1,4 @@
-"""A run's directory, opened to use its model: no training data are read, only what the run has kept."""
+"""Loading of a run for inference and evaluation, from its directory alone: no training data are read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-
 from data.dataset import tokenizer_file
 from data.spec import DataSpec
 from data.tokenizers.factory import load_tokenizer
@@ -16,8 +14,8 @@ from experiments.registry import read_experiment
 from inference.trained_model import TrainedModel
 from workdir.checkpoint_selection import SelectedParams, select_params
 from workdir.data_spec import read_spec
-from workdir.result import new_state, open_checkpoints
 from workdir.run_directory import RunDirectory
+from workdir.train_state import abstract_state, open_checkpoints
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -28,45 +26,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """What is on disk, as `open_run_for_use` returns it."""
+    """A run on disk, finished or not, as `load_run` returns it: all but the parameters."""
 
     experiment: Experiment
     directory: RunDirectory
     model: nn.Module
     tokenizers: Mapping[str, Tokenizer]
+    """One for each side: source and target, or text."""
     spec: DataSpec
 
     @property
     def is_language_model(self) -> bool:
-        """Otherwise it is an encoder–decoder."""
+        """Whether the model is a language model; otherwise it is an encoder–decoder."""
         return "text" in self.tokenizers
 
     def select_params(self, checkpoint: str) -> SelectedParams:
-        """The parameters of a checkpoint: best, last, STEP, average:K or ema (see `workdir.checkpoint_selection`).
+        """Restore the parameters of a checkpoint: best, last, STEP, average:K or ema.
 
         Raises:
-          ValueError: no such checkpoint; names the run and what there is.
-          OSError: it cannot be read.
+          ValueError, OSError: as `workdir.checkpoint_selection.select_params`; a ValueError names the run.
         """
-        experiment, spec = self.experiment, self.spec
-        like = jax.eval_shape(lambda: new_state(experiment, self.model, spec.input_shapes))
+        like = abstract_state(self.experiment, self.model, self.spec)
         try:
-            with open_checkpoints(experiment, self.directory) as checkpoints:
-                return select_params(checkpoints, like, checkpoint, experiment.config.train.max_to_keep)
+            with open_checkpoints(self.experiment, self.directory) as checkpoints:
+                return select_params(checkpoints, like, checkpoint, self.experiment.config.train.max_to_keep)
         except ValueError as error:
             raise ValueError(f"{self.directory.path}: {error}") from error
 
     def trained_model(self, params: Any) -> TrainedModel:
-        """The model with these parameters."""
+        """Join the model and `params`, such as `select_params(...).params`."""
         return TrainedModel(self.model, params, self.tokenizers, self.spec)
 
 
-def open_run_for_use(path: str | Path) -> Run:
-    """The run in the directory `path`, finished or not.
+def load_run(path: str | Path) -> Run:
+    """Load the config, the tokenizers and the model of the run in the directory `path`.
 
     Raises:
-      ValueError: it is no run's directory, has no checkpoint, or a file that is not what it should be; in one line.
-      OSError: a file of it is gone.
+      ValueError: it is no run's directory, has no checkpoint, or one of its files is damaged; in one line.
+      OSError: one of its files is missing.
     """
     run = RunDirectory(Path(path))
     if not run.config.exists():

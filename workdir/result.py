@@ -1,4 +1,4 @@
-"""What a run leaves behind: parameters, metrics, figures; also when it is found finished."""
+"""The result of a finished run: parameters, metrics and figures; written at its end, and read again later."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-
-from training.checkpoint import CheckpointManager
-from training.ema import averaged
-from training.hyperparameters import hyperparameters
-from training.step import TrainState, init_state
 from workdir.data_spec import read_spec
+from workdir.run_directory import RESULT
+from workdir.train_state import abstract_state, open_checkpoints
 
 if TYPE_CHECKING:
     import flax.linen as nn
@@ -26,21 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What `train` returns."""
+    """Result of a run, as `train` returns it."""
 
     workdir: Path
     """Directory of the run."""
     model: nn.Module
     """`model.apply({"params": result.params}, ...)` runs it."""
     params: Any
-    """Nested dict of arrays: those of the last step."""
+    """Nested dict of arrays, after the last step."""
     metrics: dict[str, Any]
-    """Last validation means, and what the experiment's report measured."""
+    """By name: the last validation means, and what the experiment's report measured."""
     figures: dict[str, Path]
-    """Pictures (PNG) by name."""
+    """Paths of pictures (PNG) by name."""
 
     def _repr_html_(self) -> str:
-        """A notebook shows the numbers and the pictures."""
+        """Show the numbers and the pictures in a notebook."""
         numbers = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{value:.6g}</td></tr>"
             for name, value in self.metrics.items()
@@ -54,40 +49,21 @@ class TrainResult:
         return f"<p>{html.escape(str(self.workdir))}</p><table>{numbers}</table>{pictures}"
 
 
-def new_state(experiment: Experiment, model: nn.Module, input_shapes: dict[str, tuple[int, ...]]) -> TrainState:
-    """The state of the experiment's run before its first step. To be jitted, or to be asked for its shapes only."""
-    config = experiment.config
-    inputs = {name: jnp.zeros(shape, jnp.int32) for name, shape in input_shapes.items()}
-    return init_state(
-        lambda key: model.init(key, **inputs)["params"],
-        averaged(experiment.optimizer(config)),
-        hyperparameters(config.model, config.optimizer, config.train),
-        config.train.seed,
-    )
-
-
-def open_checkpoints(experiment: Experiment, run: RunDirectory) -> CheckpointManager:
-    """The run's checkpoints: the newest, and the best by the metric that the config names."""
-    settings = experiment.config.train
-    direction = experiment.metrics.get(settings.best_metric)
-    return CheckpointManager(run.checkpoints, settings.max_to_keep, settings.best_metric, direction)
-
-
 def save_result(run: RunDirectory, result: TrainResult) -> None:
-    """Write `result.json`, after which the run is finished."""
+    """Write `result.json`, which marks the run as finished. NaN and infinity become null."""
     record = {
         "metrics": result.metrics,
         "figures": {name: str(path.relative_to(run.path)) for name, path in result.figures.items()},
     }
-    run.finish(record)
+    run.write(RESULT, record)
 
 
 def read_result(experiment: Experiment, run: RunDirectory) -> TrainResult | None:
-    """The result of a finished run, its parameters read from its last checkpoint; None if it is not finished.
+    """Read the result of a finished run, the parameters from its last checkpoint; None if it is not finished.
 
     Raises:
-      ValueError: a file of it is damaged; names it.
-      OSError: the last checkpoint is gone or cannot be read.
+      ValueError: `result.json` or `data_spec.json` is damaged; names the file.
+      OSError: the checkpoint of the last step is missing or cannot be read.
     """
     record = run.finished
     if record is None:
@@ -99,6 +75,6 @@ def read_result(experiment: Experiment, run: RunDirectory) -> TrainResult | None
     spec = read_spec(run)
     model = experiment.model(experiment.config, spec.vocab_sizes)
     with open_checkpoints(experiment, run) as checkpoints:
-        like = jax.eval_shape(lambda: new_state(experiment, model, spec.input_shapes))
-        params, _ = checkpoints.restore(like.params, experiment.config.train.steps, part="params")
+        like = abstract_state(experiment, model, spec).params
+        params, _ = checkpoints.restore(like, experiment.config.train.steps, part="params")
     return TrainResult(run.path, model, params, metrics, figures)

@@ -1,7 +1,7 @@
-"""A run's directory: what is in it, and to which config it belongs. No run that has begun is deleted or overwritten.
+"""The directory of a run: its files, and the config that it belongs to.
 
-A run has begun when its first step is about to be made: only then is anything written, `config.json` first, which binds
-the directory to it.
+Nothing is written before the first training step; then `config.json` is the first file, and the directory belongs to
+that config. No run that has begun is deleted or overwritten.
 """
 
 import contextlib
@@ -16,9 +16,11 @@ from typing import Any
 from experiments.experiment import with_current_names
 from workdir.atomic_write import write_atomically
 
+RESULT = "result.json"
+"""The file that a finished run has."""
 _WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]
-"""What training writes before its result."""
+"""Files and directories that training writes before the result."""
 
 
 class RunDirectoryError(ValueError):
@@ -27,14 +29,14 @@ class RunDirectoryError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class RunDirectory:
-    """The directory of one run, as `open_run` returns it."""
+    """Paths of a run's files, and the reading and writing of its JSON."""
 
     path: Path
-    """The directory itself, what --workdir names."""
+    """The directory itself, as --workdir names it."""
 
     @property
     def config(self) -> Path:
-        """`config.json`: the resolved config, which alone suffices to run it again."""
+        """`config.json`: the resolved config, from which the run can be repeated."""
         return self.path / "config.json"
 
     @property
@@ -49,22 +51,22 @@ class RunDirectory:
 
     @property
     def tokenizers(self) -> Path:
-        """Directory of the tokenizers the run was trained with."""
+        """Directory of the tokenizers that the model was trained with."""
         return self.path / "tokenizers"
 
     @property
     def metrics(self) -> Path:
-        """`metrics.jsonl`: the curves."""
+        """`metrics.jsonl`: the training and validation curves."""
         return self.path / "metrics.jsonl"
 
     @property
     def finished(self) -> dict[str, Any] | None:
-        """The result of a finished run, or None.
+        """The content of `result.json`, or None if the run is not finished.
 
         Raises:
             RunDirectoryError: `result.json` is damaged.
         """
-        path = self.path / "result.json"
+        path = self.path / RESULT
         if not path.exists():
             return None
         try:
@@ -76,29 +78,31 @@ class RunDirectory:
         return result
 
     def damaged_result(self, why: object) -> RunDirectoryError:
-        """What to raise where `result.json` is not what `finish` wrote."""
-        path = self.path / "result.json"
+        """The error for a `result.json` that is not as it was written."""
+        path = self.path / RESULT
         return RunDirectoryError(f"{path} is damaged ({why}): remove it, and the end of the run is reported anew")
-
-    def finish(self, result: dict[str, Any]) -> None:
-        """Write `result.json`, which marks the run as finished. NaN and infinity become null."""
-        self.write("result.json", result)
 
     @property
     def has_progress(self) -> bool:
-        """Whether a step of the run has left something: a checkpoint, or a row of the curves."""
-        saved = self.checkpoints.is_dir() and any(path.name[:1].isdecimal() for path in self._saves())
+        """Whether a training step has left anything: a checkpoint, or a row of the curves."""
+        saved = (
+            self.checkpoints.is_dir()
+            and any(  # whole or damaged, but not one whose save was interrupted
+                path.name[:1].isdecimal() and "tmp" not in path.name for path in self.checkpoints.iterdir()
+            )
+        )
         return saved or (self.metrics.exists() and self.metrics.stat().st_size > 0)
 
     @contextlib.contextmanager
-    def beginning(self, config: dict[str, Any]) -> Iterator[Callable[[], None]]:
-        """Around a run, from before its first step. Gives the function that begins it, which writes `config.json`.
+    def undo_on_failure(self, config: dict[str, Any]) -> Iterator[Callable[[], None]]:
+        """Remove what a new run wrote if it fails before a step has left anything (see `has_progress`).
 
-        Where the run ends by an exception before a step has left anything, a batch too large for the memory, say, all
-        that it wrote is taken back: then whoever mistyped an option can simply correct it. A run that was there before
-        stays as it is.
+        So the directory is free again after an option that was mistyped, or a batch too large for the memory. A run
+        that was there before stays as it is. Context manager: yields the function that begins the run, which makes the
+        directory and writes `config.json`.
 
-        The function raises RunDirectoryError if another process has meanwhile begun with another config.
+        Raises (that function):
+            RunDirectoryError: the directory cannot be written, or another process has begun with another config.
         """
         made = False
 
@@ -124,21 +128,17 @@ class RunDirectory:
                         path.unlink(missing_ok=True)
             raise
 
-    def _saves(self) -> list[Path]:
-        """Whole or not, but not those that were being written."""
-        return [path for path in self.checkpoints.iterdir() if "tmp" not in path.name]
-
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write the file `name` as JSON, whole or not at all, over an older one. NaN, infinity become null."""
+        """Write `value` as JSON to the file `name`, atomically, over an older one. NaN and infinity become null."""
         write_atomically(self.path / name, _json(_without_nonfinite(value)))
 
 
-def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
-    """The directory of the run of `config`: made and left empty if it is new, the same run's if it was there.
+def open_run_directory(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
+    """Open the directory of the run that `config` describes: a new, empty one, or the one that this run was begun in.
 
     Args:
         workdir: path of the directory.
-        config: nested dict of what JSON can hold; floats come back as the same bits.
+        config: nested dict of JSON values; floats are compared by their bits.
 
     Raises:
         RunDirectoryError: `workdir` belongs to another config, or holds files but no config.
@@ -154,23 +154,23 @@ def open_run(workdir: str | Path, config: dict[str, Any]) -> RunDirectory:
         raise RunDirectoryError(f"{run.path} is not a directory: choose another --workdir") from error
     except OSError as error:
         raise RunDirectoryError(f"--workdir {run.path} cannot be made: {error.strerror or error}") from error
-    # In this order, since config.json is the first file that another process makes here.
+    # Listed before config.json is looked for, since that is the first file that another process makes here.
     try:
-        strangers = [path.name for path in run.path.iterdir() if not path.name.startswith(run.config.name)]
+        others = [path.name for path in run.path.iterdir() if not path.name.startswith(run.config.name)]
     except OSError as error:
         raise RunDirectoryError(f"--workdir {run.path} cannot be read: {error.strerror or error}") from error
     if run.config.exists():
         _check_config(run, config)
-    elif strangers:
+    elif others:
         raise RunDirectoryError(
-            f"{run.path} holds {sorted(strangers)[0]} but no {run.config.name}, so it is not a run's directory: "
+            f"{run.path} holds {sorted(others)[0]} but no {run.config.name}, so it is not a run's directory: "
             "choose another --workdir"
         )
     return run
 
 
 def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
-    """Raises RunDirectoryError unless the directory is that of the run of `config`."""
+    """Raise RunDirectoryError unless the directory belongs to `config`."""
     try:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -202,7 +202,7 @@ def _differences(saved: Any, wanted: Any) -> list[str]:
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """{"optimizer.peak_lr": 0.001, ...}."""
+    """Flatten nested dicts: {"optimizer.peak_lr": 0.001, ...}."""
     if not isinstance(value, dict) or not value:
         return {prefix: value}
     leaves = {}
@@ -212,7 +212,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    """Exact floats, keys in order. Raises ValueError for NaN and infinity."""
+    """Encode with exact floats and sorted keys. Raises ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

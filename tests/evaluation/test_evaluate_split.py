@@ -16,7 +16,7 @@ from inference.generation_config import DecodingOptions
 from inference.trained_model import TrainedModel
 from inference.translator import Hypothesis
 from training.finite import NonFiniteError
-from workdir.restore import open_run_for_use
+from workdir.restore import load_run
 
 EXAMPLES = [
     {"source": "der hund beißt den mann", "target": "the d@@ og bites  the man to@@ day", "topic": "dogs"},
@@ -103,7 +103,7 @@ def test_the_loss_can_be_left_out(evaluated):
 
 
 def test_a_loss_that_is_no_number_is_not_reported(text_run):
-    run = open_run_for_use(text_run)
+    run = load_run(text_run)
     params = jax.tree.map(lambda x: x * np.nan, run.select_params("last").params)
     config = run.experiment.config
     loaded = data.loading.load(config.data, tokenizers_from=run.directory.tokenizers)

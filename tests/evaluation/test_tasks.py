@@ -23,7 +23,7 @@ def test_a_metric_that_is_registered_is_measured_everywhere(monkeypatch, spellin
     """evaluate.py, the standard report and decoded_metrics: nothing else is touched."""
     import evaluate
     from data.loading import load
-    from workdir.restore import open_run_for_use
+    from workdir.restore import load_run
 
     def length_ratio(outputs, references):
         return sum(map(len, outputs)) / sum(len(first) for first, *_ in references)
@@ -31,7 +31,7 @@ def test_a_metric_that_is_registered_is_measured_everywhere(monkeypatch, spellin
     monkeypatch.setitem(TASKS["exact_match"].text_metrics, "length_ratio", TextMetric(length_ratio, "max"))
     done = in_this_process(monkeypatch, evaluate.main, spelling_run, "--split", "validation")
     (line,) = [line for line in done.out.splitlines() if line.startswith("length_ratio: ")]
-    run = open_run_for_use(spelling_run)
+    run = load_run(spelling_run)
     trained = run.trained_model(run.select_params("last").params)
     data = load(run.experiment.config.data, tokenizers_from=run.directory.tokenizers)
     report = task_report("exact_match")(trained, data, spelling_run).metrics

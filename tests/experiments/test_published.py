@@ -15,7 +15,7 @@ from model.parameter_count import count_parameters
 from tests.data.in_memory import generate
 from train import train
 from training.schedules import SCHEDULES
-from workdir.result import new_state
+from workdir.train_state import new_state
 
 VOCABULARIES = {lm1b: 30_000, ted_pt_en: 8000, tiny_shakespeare: 69, wmt14_en_de_base: 37_000, wmt14_en_de_big: 37_000}
 

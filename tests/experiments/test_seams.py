@@ -19,7 +19,7 @@ from train import train
 from training.config import OptimizerConfig, TrainConfig
 from training.loss import token_loss
 from training.step import make_train_step
-from workdir.result import new_state
+from workdir.train_state import new_state
 
 
 class Recurrent(nn.Module):

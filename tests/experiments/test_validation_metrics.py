@@ -11,8 +11,8 @@ from inference.trained_model import TrainedModel
 from tests.small_runs import spelling, spelling_corpus
 from train import train
 from workdir.metric_writer import read_metrics
-from workdir.result import open_checkpoints
 from workdir.run_directory import RunDirectory
+from workdir.train_state import open_checkpoints
 
 
 @pytest.mark.slow

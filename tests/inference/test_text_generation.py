@@ -12,7 +12,7 @@ from inference import text_generation as streaming
 from inference.generation_config import DecodingOptions
 from inference.text_generation import continuation
 from inference.trained_model import TrainedModel
-from workdir.restore import open_run_for_use
+from workdir.restore import load_run
 
 SIGHT = 16  # positions of the model of `text_run`
 CHOICE = {"temperature": 6.0, "top_k": 16, "top_p": 0.99}
@@ -20,7 +20,7 @@ CHOICE = {"temperature": 6.0, "top_k": 16, "top_p": 0.99}
 
 @pytest.fixture(scope="module")
 def loaded(text_run) -> TrainedModel:
-    run = open_run_for_use(text_run)
+    run = load_run(text_run)
     return run.trained_model(run.select_params("last").params)
 
 

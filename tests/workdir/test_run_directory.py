@@ -1,4 +1,4 @@
-"""Run directories: one config each, for ever."""
+"""Run directories: each belongs to one config."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from workdir.run_directory import RunDirectory, RunDirectoryError, open_run
+from workdir.run_directory import RunDirectory, RunDirectoryError, open_run_directory
 
 CONFIG = {
     "name": "dates",
@@ -30,8 +30,8 @@ def changed(**values):
 
 def begun(directory, config=CONFIG):
     """The directory of a run that has begun."""
-    run = open_run(directory, config)
-    with run.beginning(config) as begin:
+    run = open_run_directory(directory, config)
+    with run.undo_on_failure(config) as begin:
         begin()
     return run
 
@@ -41,7 +41,7 @@ def files(directory):
 
 
 def test_a_new_directory_gets_the_config_with_exact_floats(tmp_path):
-    assert not list(open_run(tmp_path / "runs" / "dates", CONFIG).path.iterdir())
+    assert not list(open_run_directory(tmp_path / "runs" / "dates", CONFIG).path.iterdir())
     run = begun(tmp_path / "runs" / "dates")
     assert json.loads(run.config.read_text()) == {**CONFIG, "optimizer": {"peak_lr": 0.1 + 0.2, "betas": [0.9, 0.98]}}
     assert run.config.read_text().index('"hooks"') < run.config.read_text().index('"name"')
@@ -54,7 +54,7 @@ def test_the_same_config_resumes_and_changes_nothing(tmp_path):
     run = begun(tmp_path)
     run.metrics.write_text("kept\n")
     before = files(tmp_path)
-    assert open_run(tmp_path, CONFIG) == run
+    assert open_run_directory(tmp_path, CONFIG) == run
     assert files(tmp_path) == before
 
 
@@ -65,7 +65,7 @@ def test_another_config_is_refused_by_its_keys_and_changes_nothing(tmp_path):
     other = changed(optimizer__peak_lr=1e-3, train__steps=500)
     del other["name"]
     with pytest.raises(RunDirectoryError) as caught:
-        open_run(tmp_path, other)
+        open_run_directory(tmp_path, other)
     message = str(caught.value)
     assert 'name is "dates" there and absent here' in message
     assert "optimizer.peak_lr is 0.30000000000000004 there and 0.001 here" in message
@@ -78,49 +78,49 @@ def test_another_config_is_refused_by_its_keys_and_changes_nothing(tmp_path):
 def test_a_value_of_another_type_is_another_config(tmp_path, value):
     begun(tmp_path)
     with pytest.raises(RunDirectoryError, match=r"train\.steps"):
-        open_run(tmp_path, changed(train__steps=value))
+        open_run_directory(tmp_path, changed(train__steps=value))
 
 
 def test_many_differences_are_counted(tmp_path):
     begun(tmp_path, {str(i): i for i in range(10)})
     with pytest.raises(RunDirectoryError, match=re.escape("2 is 2 there and -2 here, and 7 more; ")):
-        open_run(tmp_path, {str(i): -i if i else "x" for i in range(10)})
+        open_run_directory(tmp_path, {str(i): -i if i else "x" for i in range(10)})
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(RunDirectoryError, match=r"holds thesis\.tex but no config\.json"):
-        open_run(tmp_path, CONFIG)
+        open_run_directory(tmp_path, CONFIG)
     with pytest.raises(RunDirectoryError, match=r"thesis\.tex is not a directory"):
-        open_run(tmp_path / "thesis.tex", CONFIG)
+        open_run_directory(tmp_path / "thesis.tex", CONFIG)
     with pytest.raises(RunDirectoryError, match="is not a directory"):
-        open_run(tmp_path / "thesis.tex" / "run", CONFIG)
+        open_run_directory(tmp_path / "thesis.tex" / "run", CONFIG)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.parametrize("place", ["x" * 300, "/proc/nothing/here"])
 def test_a_directory_that_cannot_be_made_is_named_with_its_option(tmp_path, place):
     with pytest.raises(RunDirectoryError, match=r"^--workdir .*(x|here) cannot be made: "):
-        open_run(tmp_path / place, {"a": 1})
+        open_run_directory(tmp_path / place, {"a": 1})
 
 
 def test_a_broken_config_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(RunDirectoryError, match=r"config\.json is not readable JSON"):
-        open_run(tmp_path, CONFIG)
+        open_run_directory(tmp_path, CONFIG)
     assert (tmp_path / "config.json").read_text() == "{"
 
 
 def test_a_config_holds_finite_numbers(tmp_path):
     with pytest.raises(ValueError, match=r"optimizer\.peak_lr is inf"):
-        open_run(tmp_path / "run", changed(optimizer__peak_lr=math.inf))
+        open_run_directory(tmp_path / "run", changed(optimizer__peak_lr=math.inf))
     assert not (tmp_path / "run").exists()
 
 
 def test_the_result_marks_the_run_as_finished(tmp_path):
     run = begun(tmp_path)
-    run.finish({"exact_match": 0.1 + 0.2, "worst": [["eu", 0.97]], "perplexity": math.inf})
-    assert open_run(tmp_path, CONFIG).finished == {
+    run.write("result.json", {"exact_match": 0.1 + 0.2, "worst": [["eu", 0.97]], "perplexity": math.inf})
+    assert open_run_directory(tmp_path, CONFIG).finished == {
         "exact_match": 0.1 + 0.2, "worst": [["eu", 0.97]], "perplexity": None
     }  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "result.json"]
@@ -161,8 +161,8 @@ def write_all(run):
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_what_fails_before_a_step_is_kept_gives_the_directory_free(tmp_path, error):
-    run = open_run(tmp_path / "run", CONFIG)
-    with pytest.raises(error), run.beginning(CONFIG) as begin:
+    run = open_run_directory(tmp_path / "run", CONFIG)
+    with pytest.raises(error), run.undo_on_failure(CONFIG) as begin:
         begin()
         write_all(run)
         (run.path / "notes.txt").write_text("mine")
@@ -174,8 +174,8 @@ def test_what_fails_before_a_step_is_kept_gives_the_directory_free(tmp_path, err
 
 @pytest.mark.parametrize("kept", ["a row", "a checkpoint", "a run from before"])
 def test_what_fails_after_that_leaves_the_run(tmp_path, kept):
-    run = begun(tmp_path / "run") if kept == "a run from before" else open_run(tmp_path / "run", CONFIG)
-    with pytest.raises(ValueError), run.beginning(CONFIG) as begin:
+    run = begun(tmp_path / "run") if kept == "a run from before" else open_run_directory(tmp_path / "run", CONFIG)
+    with pytest.raises(ValueError), run.undo_on_failure(CONFIG) as begin:
         begin()
         write_all(run)
         if kept == "a row":
@@ -191,7 +191,7 @@ def test_a_directory_without_progress_may_be_removed_and_the_message_says_so(tmp
     """A process that was killed in its first step cannot take anything back, and one that runs must not lose it."""
     begun(tmp_path)
     with pytest.raises(RunDirectoryError, match="has kept no step yet; if nobody is training it, remove it, or choose"):
-        open_run(tmp_path, changed(train__steps=9))
+        open_run_directory(tmp_path, changed(train__steps=9))
 
 
 @pytest.mark.parametrize("content", [b"{", b"", b"[1]", b"\xff\xfe"])
