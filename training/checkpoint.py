@@ -167,7 +167,7 @@ class CheckpointManager:
         """Restore the newest checkpoint that can be read: its step, state and data; None if none was ever saved.
 
         Args:
-            like, part: as for `restore`. With a part, damage elsewhere in the state is not noticed.
+            like, part: as for `restore`. With a part, damage elsewhere in the state may go unnoticed.
 
         Raises:
             FileNotFoundError: there are checkpoints, and none of them can be read.
