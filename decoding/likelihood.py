@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -29,7 +30,7 @@ class Likelihood(NamedTuple):
 
 
 def log_likelihood(
-    model: LanguageModel | Transformer,
+    model: nn.Module,
     params: Any,
     context: Int[Array, "B S"],
     continuation: Int[Array, "B T"],
@@ -41,11 +42,11 @@ def log_likelihood(
     """ln p(continuation | context), by one forward pass over both. To be compiled whole.
 
     Args:
-      model: of a language model the continuation follows the context in one sequence; of a Transformer the context is
-        the source and the continuation the target.
+      model: any Flax module with the methods `features` and `logits`. Of a language model the continuation follows the
+        context in one sequence; of an encoder-decoder the context is the source and the continuation the target.
       context, continuation: rows of any length, filled up with PAD (0) on the right. Whether they end with EOS is the
         caller's to say. A language model's context has a token at least (BOS); without, the result is not defined.
-      first_id: what a Transformer's target begins with (BOS), and is given, not scored.
+      first_id: what an encoder-decoder's target begins with (BOS), and is given, not scored. None: a language model.
       vocab_size, suppress_ids: these ids have probability 0, as in decoding: what `beam_search` or `greedy` wrote has
         the score of its own search if both are given the same.
 
@@ -55,17 +56,17 @@ def log_likelihood(
     """
     context, continuation = jnp.asarray(context), jnp.asarray(continuation)
     width, apply = continuation.shape[1], lambda *inputs, **options: model.apply({"params": params}, *inputs, **options)
-    if isinstance(model, LanguageModel):
-        if first_id is not None:
-            raise ValueError("a language model's context begins with its first token: first_id is for a Transformer")
+    if first_id is not None and isinstance(model, LanguageModel):
+        raise ValueError("a language model's context begins with its first token: first_id is for a Transformer")
+    if first_id is None and isinstance(model, Transformer):
+        raise ValueError("a Transformer's target begins with a token that is not scored: first_id must be given")
+    if first_id is None:
         lengths = (context != PAD_ID).sum(axis=1)
         features = apply(_joined(context, lengths, continuation)[:, :-1], method="features")
         before = jnp.maximum(lengths[:, None] - 1 + jnp.arange(width)[None], 0)
         features = jnp.take_along_axis(features, before[..., None], axis=1)
         features = jnp.where(lengths[:, None, None] > 0, features, jnp.nan)  # nothing there to continue
     else:
-        if first_id is None:
-            raise ValueError("a Transformer's target begins with a token that is not scored: first_id must be given")
         target = jnp.pad(continuation[:, :-1], [(0, 0), (1, 0)], constant_values=first_id)
         features = apply(context, target, method="features")
     logits = apply(features, method="logits")

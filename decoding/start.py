@@ -9,32 +9,26 @@ the logits that continue a row are always those after its own last token, howeve
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Int
 
-from decoding.step import BoundedStep
+from decoding.decodable import check_decodable
+from decoding.step import BoundedStep, DecodeInputs
 from model.cache import Cache, empty_cache, reorder_cache
 from model.components import default_components
 from model.cpu_backend import moves_cache_by_blocks
-from model.language_model import LanguageModel, language_model_logits, language_model_with_cache
+from model.language_model import language_model_logits, language_model_with_cache
 from model.masks import PAD_ID
 from model.shapes import Array
 from model.stack import split_layers
-from model.transformer import Transformer, precompute_cross_kv, transformer_logits, transformer_with_cache
-
-
-class DecodeInputs(NamedTuple):
-    """The first arguments of `greedy`, `sample` and `beam_search`."""
-
-    step: BoundedStep
-    cache: Cache
-    first: Int[Array, " B"]
+from model.transformer import precompute_cross_kv, transformer_logits, transformer_with_cache
 
 
 def prefill_language_model(
-    model: LanguageModel,
+    model: nn.Module,
     params: Any,
     prompt: Int[Array, "B T"],
     lengths: Int[Array, " B"] | None = None,
@@ -44,12 +38,17 @@ def prefill_language_model(
     """The continuation of each row of `prompt`.
 
     Args:
+      model: a `LanguageModel`, or a `DecodableModel`.
       lengths: tokens in each row, at least 1; what follows them is padding. None: all T.
       max_tokens: how many the cache has room for besides the prompt.
 
     Raises:
-      ValueError: prompt and continuation are longer than the model's longest sequence.
+      ValueError: prompt and continuation are longer than the model's longest sequence; a model of one's own lacks what
+        decoding needs.
     """
+    check_decodable(model)
+    if hasattr(model, "prefill"):
+        return model.prefill(params, prompt, lengths=lengths, max_tokens=max_tokens)
     config, components = model.config, model.components or default_components(model.config)
     params = {**params, "layers": split_layers(params["layers"])}
     extend = partial(language_model_with_cache, params, config=config, components=components)
@@ -58,7 +57,7 @@ def prefill_language_model(
 
 
 def prefill_transformer(
-    model: Transformer,
+    model: nn.Module,
     params: Any,
     source: Int[Array, "B S"],
     prompt: Int[Array, "B T"],
@@ -70,6 +69,9 @@ def prefill_transformer(
 
     The source is read, and the decoder's keys and values for it are made, once. Args and errors as above.
     """
+    check_decodable(model)
+    if hasattr(model, "prefill"):
+        return model.prefill(params, source, prompt, lengths=lengths, max_tokens=max_tokens)
     config, components = model.config, model.components or default_components(model.config)
     source_valid = source != PAD_ID
     memory = model.apply({"params": params}, source, source_valid=source_valid, method="encode")

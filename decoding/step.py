@@ -36,6 +36,14 @@ class BoundedStep:
         return self.step(cache, newest)
 
 
+class DecodeInputs(NamedTuple):
+    """The first arguments of `greedy`, `sample` and `beam_search`."""
+
+    step: Step
+    cache: Cache
+    first: Int[Array, " B"]
+
+
 class Decoded(NamedTuple):
     """What decoding gives."""
 

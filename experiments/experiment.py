@@ -167,6 +167,8 @@ class Experiment:
     """(config, directory of the run's tokenizers or None) -> the data; `data.loading.load_examples` makes them of
     examples in memory, or generated."""
     model: Callable[[Config, Mapping[str, int]], nn.Module] = standard_model
+    """(config, vocabulary sizes by side) -> a Flax module: a `training.trainable.TrainableModel`, and where text is
+    generated a `decoding.decodable.DecodableModel`."""
     loss: Callable[[Config, nn.Module], Loss] = standard_loss
     optimizer: Callable[[Config], Optimizer] = standard_optimizer
     schedule: Callable[[Config], Schedule] = standard_schedule

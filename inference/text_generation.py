@@ -12,6 +12,7 @@ import numpy as np
 
 from data.tokenizers.base import EOS, REPLACEMENT
 from decoding import prefill_language_model, row_keys
+from decoding.decodable import check_decodable
 from decoding.sampling import sample_token
 from decoding.step import is_defined, suppressed
 from inference.generation_config import DecodingOptions
@@ -82,7 +83,8 @@ def tokens_in_sight(trained: TrainedModel, length: int) -> int:
 
 
 def _sight(trained: TrainedModel) -> int:
-    return min(trained.spec.max_target_length, trained.model.config.max_length)
+    check_decodable(trained.model)
+    return min(trained.spec.max_target_length, trained.model.max_length)
 
 
 @partial(jax.jit, static_argnames=("model", "sight"))

@@ -16,6 +16,7 @@ from data.pairs import source_batches
 from data.sequences import Sequences, encode
 from data.tokenizers.base import BOS, EOS, PAD
 from decoding import beam_search, greedy, log_likelihood, prefill_transformer, row_keys, sample
+from decoding.decodable import check_decodable
 from inference.generation_config import DecodingOptions
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ def output_length(model: nn.Module, spec: DataSpec, options: DecodingOptions) ->
     """Tokens that an output may have, its end counted: what `options` say, or as many as the longest training target.
 
     Raises:
-      ValueError: more than the model has positions for.
+      ValueError: more than the model has positions for, or a model of one's own that cannot be decoded.
     """
-    length, most = options.max_tokens or spec.max_target_length, model.config.max_length
+    check_decodable(model)
+    length, most = options.max_tokens or spec.max_target_length, model.max_length
     if length > most:
         raise ValueError(f"outputs of {length} tokens are longer than the model's {most} positions (model.max_length)")
     return length
@@ -160,7 +162,11 @@ class Translator:
         return found
 
     def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:
-        """The weights of the decoder's attention over `line` while it writes `tokens`; None: its best output."""
+        """The weights of the decoder's attention over `line` while it writes `tokens`; None: its best output.
+
+        Raises:
+          ValueError: a model of one's own that sows no "decoder_cross_attention".
+        """
         sources = self.encode([line])
         if tokens is None:
             tokens = self.hypotheses(sources)[0][0].tokens
@@ -216,4 +222,7 @@ def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bo
 def _cross_attention(model, params, source, target):
     """[L, 1, H, T, S]."""
     _, sown = model.apply({"params": params}, source, target, mutable=["intermediates"])
-    return sown["intermediates"]["decoder_cross_attention"][0]
+    weights = sown.get("intermediates", {}).get("decoder_cross_attention")
+    if weights is None:
+        raise ValueError(f"{type(model).__name__} has no attention to draw: it sows no decoder_cross_attention")
+    return weights[0]

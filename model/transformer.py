@@ -218,6 +218,11 @@ class Transformer(nn.Module):
     components: BlockComponents | None = None
     """None: the standard parts, which the config names."""
 
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest sequence."""
+        return self.config.max_length
+
     def setup(self):
         self._components = self.components or default_components(self.config)
         inits = init_transformer(self.config, self.source_vocab_size, self.target_vocab_size, self._components)

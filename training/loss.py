@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from training.hyperparameters import Hyperparameters
+from training.trainable import TrainableModel, check_trainable
 
 Batch = dict[str, Any]
 """{"inputs": what the model is called with, "labels": [B, T] integers, "weights": [B, T], True at real tokens}."""
@@ -73,11 +73,13 @@ def token_metrics(
     return cross_entropy(logits, labels, weights, smoothing).sum(), jnp.argmax(logits, axis=-1) == labels
 
 
-def token_loss(model: nn.Module, chunk: int = 0, exact_match: bool = False, extra: ExtraTerms | None = None) -> Loss:
+def token_loss(
+    model: TrainableModel, chunk: int = 0, exact_match: bool = False, extra: ExtraTerms | None = None
+) -> Loss:
     """The loss of a model that predicts each label from `batch["inputs"]`.
 
     Args:
-      model: its `features` are called with the batch's inputs, and its `logits` with those.
+      model: any Flax module with the methods of `TrainableModel`.
       chunk: positions whose logits exist at a time, forward and backward; 0: all. Memory falls from B·T·V to chunk·V.
       exact_match: also count the rows whose every label is the most probable token after the right ones. That is the
         case just if greedy decoding gives the row, so this is its exact match, in one forward pass.
@@ -89,12 +91,14 @@ def token_loss(model: nn.Module, chunk: int = 0, exact_match: bool = False, extr
                 return {"z_loss": (1e-4 * jnp.where(mask, log_z**2, 0).sum(), mask.sum())}
 
     Raises:
-      ValueError: when it is traced, an auxiliary loss with the name of another metric.
+      ValueError: a model that lacks one of the methods; when it is traced, an auxiliary loss with the name of another
+        metric.
 
     Returns:
       A `Loss` with "loss" (nats; the count is of real tokens), "accuracy", and "exact_match" if asked for. With a key
       there is dropout at the hyperparameters' rates, where they have any.
     """
+    check_trainable(model)
 
     def loss(params: Any, batch: Batch, key: Array | None, hyper: Hyperparameters) -> Metrics:
         labels, weights, smoothing = batch["labels"], batch["weights"], hyper.get("label_smoothing")

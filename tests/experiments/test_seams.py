@@ -1,6 +1,7 @@
 """What a researcher changes from one new file: data, an auxiliary loss, optimizer, schedule, a model of one's own."""
 
 import dataclasses
+import functools
 import json
 
 import flax.linen as nn
@@ -12,7 +13,14 @@ import pytest
 
 from data.config import DataConfig
 from data.loading import load_examples
+from data.spec import spec_of
+from data.tokenizers.base import CharacterTokenizer
+from decoding import DecodeInputs, beam_search, greedy, log_likelihood, prefill_language_model, prefill_transformer
 from experiments.experiment import STANDARD_METRICS, Config, Experiment
+from inference.generation_config import DecodingOptions
+from inference.text_generation import continuation
+from inference.trained_model import TrainedModel
+from inference.translator import output_length
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel
 from train import train
@@ -23,13 +31,14 @@ from workdir.train_state import new_state
 
 
 class Recurrent(nn.Module):
-    """A GRU language model: what training asks of a model are `features` and `logits`, and Flax's init and apply."""
+    """A GRU language model, a `TrainableModel`."""
 
     vocab_size: int
 
     def setup(self):
         self.embedding = nn.Embed(self.vocab_size, 16)
-        self.recurrence = nn.RNN(nn.GRUCell(16))
+        self.cell = nn.GRUCell(16)
+        self.recurrence = nn.RNN(self.cell)
         self.output = nn.Dense(self.vocab_size)
 
     def __call__(self, tokens):
@@ -40,6 +49,33 @@ class Recurrent(nn.Module):
 
     def logits(self, features):
         return self.output(features)
+
+
+class DecodableRecurrent(Recurrent):
+    """The same with what decoding needs, a `DecodableModel`: its cache is the state of the GRU."""
+
+    max_length: int = 1000
+
+    def advance(self, state, newest):
+        state, features = self.cell(state, self.embedding(newest))
+        return state, self.output(features)
+
+    def prefill(self, params, prompt, *, lengths=None, max_tokens):
+        rows, width = prompt.shape
+        lengths = jnp.full(rows, width) if lengths is None else lengths
+        step = functools.partial(self.apply, {"params": params}, method="advance")
+
+        def read(state, column):
+            place, tokens = column
+            return jnp.where((place < lengths - 1)[:, None], step(state, tokens)[0], state), None
+
+        state, _ = jax.lax.scan(read, jnp.zeros((rows, 16)), (jnp.arange(width), prompt.T))
+        return DecodeInputs(step, state, jnp.take_along_axis(prompt, lengths[:, None] - 1, axis=1)[:, 0])
+
+
+class NoLogits(nn.Module):
+    def features(self, tokens):
+        return tokens
 
 
 def z_loss(logits, labels, mask):
@@ -86,6 +122,58 @@ def test_a_model_data_loss_optimizer_and_schedule_of_ones_own_are_trained_logged
     assert (tmp_path / "run" / "figures" / "training.png").stat().st_size > 10_000
     again = train(experiment(tmp_path / "run"))
     jax.tree.map(np.testing.assert_array_equal, again.params, result.params)
+
+
+def test_a_model_of_ones_own_is_decoded():
+    """Greedy with ragged prompts equals the most probable token, one at a time, by whole passes; so do scores."""
+    model = DecodableRecurrent(11)
+    prompt = jax.random.randint(jax.random.key(0), (3, 5), 3, 11)
+    lengths = jnp.array([5, 1, 3])
+    params = model.init(jax.random.key(1), prompt)["params"]
+    ends = {"max_tokens": 6, "end_id": 2, "pad_id": 0, "suppress_ids": (0,)}
+    start = prefill_language_model(model, params, prompt, lengths, max_tokens=6)
+    found, best = greedy(*start, **ends), beam_search(*start, beam_size=1, **ends)
+    np.testing.assert_array_equal(best.tokens[:, 0], found.tokens)
+    for row, length in enumerate(lengths):
+        tokens = prompt[row, :length].tolist()
+        for token in found.tokens[row][found.tokens[row] != 0].tolist():
+            assert token == int(model.apply({"params": params}, jnp.array([tokens]))[0, -1, 1:].argmax()) + 1
+            tokens.append(token)
+    context = jnp.where(jnp.arange(5)[None] < lengths[:, None], prompt, 0)
+    assert log_likelihood(model, params, context, found.tokens, suppress_ids=(0,)).is_greedy.all()
+
+
+def test_a_model_of_ones_own_writes_text(tmp_path):
+    """As the command does it: from the run's directory, in pieces that are those of one call."""
+    model = DecodableRecurrent
+    base = dataclasses.replace(experiment(tmp_path), model=lambda config, vocab_sizes: model(vocab_sizes["text"]))
+    data = counting(base.config, None)
+    params = model(data.vocab_sizes["text"]).init(jax.random.key(0), jnp.ones((1, 4), int))["params"]
+    trained = TrainedModel(base.model(base.config, data.vocab_sizes), params, data.tokenizers, spec_of(data))
+    options = DecodingOptions(max_tokens=8)
+    text = "".join(continuation(trained, "1 2 3", options))
+    prompt = jnp.array([[2, *data.tokenizers["text"].encode("1 2 3").tolist()]])
+    start = prefill_language_model(trained.model, params, prompt, max_tokens=8)
+    whole = greedy(*start, max_tokens=8, end_id=2, pad_id=0, suppress_ids=options.suppress_ids).tokens[0]
+    assert text == data.tokenizers["text"].decode([token for token in whole.tolist() if token > 2])
+
+
+def test_a_model_that_lacks_something_is_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"^NoLogits cannot be trained by token_loss .*: it has no method logits$"):
+        token_loss(NoLogits())
+    with pytest.raises(ValueError, match=r"^NoDropout cannot be trained .*: its features take no dropout_rate$"):
+        token_loss(type("NoDropout", (Recurrent,), {"features": lambda self, tokens: tokens})(7))
+    with pytest.raises(ValueError, match=r"^Recurrent cannot be decoded .*: it has no max_length$"):
+        prefill_language_model(Recurrent(7), {}, jnp.ones((1, 2), int), max_tokens=3)
+    unbounded = type("Unbounded", (Recurrent,), {"max_length": 9})(7)
+    for call in (
+        lambda: prefill_language_model(unbounded, {}, jnp.ones((1, 2), int), max_tokens=3),
+        lambda: prefill_transformer(unbounded, {}, jnp.ones((1, 2), int), jnp.ones((1, 1), int), max_tokens=3),
+        lambda: output_length(unbounded, None, DecodingOptions()),
+        lambda: next(continuation(TrainedModel(unbounded, {}, {"text": CharacterTokenizer("ab")}, None), "a", None)),
+    ):
+        with pytest.raises(ValueError, match=r"^Unbounded cannot be decoded .*: it has no prefill$"):
+            call()
 
 
 def test_a_metric_of_its_own_has_a_panel(tmp_path):
