@@ -117,9 +117,9 @@ def main() -> None:
 
 def _group(options: EvaluateOptions, default: EvaluateOptions, loaded) -> str:
     """The default is for examples that have it; one that was asked for has to be there."""
-    from data.dataset import sources_with
+    from data.dataset import datasets_with
 
-    has = any(options.group in b.info.features for b in sources_with(loaded.builders, options.split))
+    has = any(options.group in dataset.info.features for dataset in datasets_with(loaded.datasets, options.split))
     return options.group if has or options.group != default.group else ""
 
 

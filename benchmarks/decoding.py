@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from cli.options import parse_options
+from cli.terminal import fail, run_script
 from decoding import beam_search, greedy, prefill_language_model
 from model.config import LanguageModelConfig
 from model.language_model import LanguageModel
@@ -56,8 +57,7 @@ def main() -> None:
     try:
         args = parse_options(sys.argv[1:], Options(), program, __doc__)
     except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(2)
+        fail(program, error)
 
     config = LanguageModelConfig(
         d_model=WIDTH,
@@ -152,4 +152,4 @@ def report(name: str, seconds: float, tokens: int, note: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -14,7 +14,6 @@ import itertools
 import resource
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,24 +36,30 @@ class Options:
     """Of the model, each way."""
 
 
-def main(words: Sequence[str] | None = None) -> dict[str, float]:
-    """Measure, print, and return what was measured by name."""
+def main() -> None:
+    """Run the benchmark that the command line describes."""
     from cli.options import parse_options
+    from cli.terminal import exit_on_error, fail
     from data.config import DataConfig
     from data.loading import load
     from data.pairs import PairData
 
-    program, words = "python -m benchmarks.input", list(sys.argv[1:] if words is None else words)
+    program, words = "python -m benchmarks.input", sys.argv[1:]
     source = words.pop(0) if words and not words[0].startswith("-") else "dates"
     try:
         options = parse_options(words, Options(), f"{program} [SOURCE]", __doc__)
-        data = load(DataConfig(source, tokens_per_batch=options.tokens_per_batch, buckets=6))
+        config = DataConfig(source, tokens_per_batch=options.tokens_per_batch, buckets=6)
+    except ValueError as error:
+        fail(program, error)
+    with exit_on_error(program):
+        data = load(config)
         if not isinstance(data, PairData):
             raise ValueError(f"{source} is text; wanted: a dataset of pairs")
-    except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(2)
+        measure(data, options)
 
+
+def measure(data: PairData, options: Options) -> dict[str, float]:
+    """Measure tokens a second of input and of training, print them, and return them by name."""
     waste, tokens = data.padding()
     shapes = ", ".join("×".join(map(str, shape)) for shape in data.shapes)
     print(f"batches of {shapes}; {waste:.1%} of {tokens:,} tokens in a batch are padding, on average")
@@ -73,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> dict[str, float]:
 def read_epochs(data: PairData) -> tuple[list[float], list[float]]:
     """Real tokens a second, and megabytes resident at the end, of each of ten epochs."""
     speed, memory = [], []
-    real = sum(int(data.encoded[side]["train"].lengths[rows].sum()) for rows in data.kept for side in data.encoded)
+    real = sum(int(data.encoded["train"][side].lengths[rows].sum()) for rows in data.kept for side in data.tokenizers)
     batches, size = data.train_batches(seed=0), data.batches_per_epoch
     for _ in range(EPOCHS):
         clock = time.perf_counter()
@@ -124,7 +129,7 @@ def model_speed(data: PairData, seconds: float, layers: int) -> float:
         state, metrics = step(state, batch)
         jax.block_until_ready(metrics)
         steps += 1
-    real = int((batch["inputs"]["source"] != 0).sum()) + int(batch["weights"].sum())
+    real = int((batch["inputs"]["source"] != 0).sum()) + int(batch["loss_mask"].sum())
     return real * steps / (time.perf_counter() - clock)
 
 
@@ -137,4 +142,6 @@ def resident() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    from cli.terminal import run_script
+
+    run_script(main)

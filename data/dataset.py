@@ -1,5 +1,6 @@
 """A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
 
+import itertools
 import math
 import os
 import shutil
@@ -10,19 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from data.buckets import find_buckets, rows_per_bucket
 from data.config import DataConfig
-from data.mixture import MixturePlan
-from data.plan import EvalPlan, TrainPlan, process_shard
+from data.plan import EvalPlan, MixturePlan, TrainPlan, process_shard
 from data.sequences import Sequences
-from data.sources.records import ConcatExamples, Examples, check_split
+from data.sources.records import ConcatExamples, Dataset, Examples, check_split
 from data.tokenizers.base import Tokenizer
-
-if TYPE_CHECKING:
-    import tensorflow_datasets as tfds
 
 Batch = dict[str, Any]
 
@@ -31,20 +29,36 @@ _PREFETCH_BATCHES = 16
 
 
 @dataclass(frozen=True)
-class Data(ABC):
-    """A dataset, encoded: `PairData` or `TextData`."""
+class EncodedDatasets:
+    """Tokenized datasets, before their examples are laid out in rows of batches."""
 
     config: DataConfig
-    builders: "tuple[tfds.core.DatasetBuilder, ...]"
-    """The sources; more than one in a mixture."""
-    weights: tuple[Fraction, ...]
-    """Each source's share of the training batches."""
+    datasets: tuple[Dataset, ...]
+    """More than one in a mixture."""
+    mixture_weights: tuple[Fraction, ...]
+    """Each dataset's share of the training batches; their sum is 1."""
     tokenizers: Mapping[str, Tokenizer]
-    """source and target, or text."""
+    """By side: source and target, or text."""
     encoded: Mapping[str, Mapping[str, Sequences]]
-    """Side (as in `tokenizers`) -> split -> ids. The sources' examples stand one behind the other."""
+    """Split -> side -> token ids, those of all datasets concatenated."""
+    sizes: Mapping[str, tuple[int, ...]]
+    """Split -> number of examples of each dataset."""
     fingerprints: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    """Source -> split -> what its texts are recognised by (`data.sources.fingerprint`)."""
+    """Dataset -> split -> digest of its texts (`data.sources.fingerprint`)."""
+
+    def examples_of(self, split: str) -> list[tuple[Dataset, slice]]:
+        """Return the datasets that have examples in `split`, each with the place of its examples among those of all."""
+        ends = itertools.accumulate(self.sizes[split])
+        parts = zip(self.datasets, self.sizes[split], ends, strict=True)
+        return [(dataset, slice(end - size, end)) for dataset, size, end in parts if size]
+
+
+@dataclass(frozen=True)
+class Data(EncodedDatasets, ABC):
+    """Tokenized datasets as batches: `PairData` or `TextData`."""
+
+    widths: tuple[tuple[int, ...], ...]
+    """Widths of each bucket's batches, narrow to wide: (source, target), or (tokens,)."""
 
     @property
     def vocab_sizes(self) -> dict[str, int]:
@@ -76,13 +90,13 @@ class Data(ABC):
         Of a mixture, those of all sources that have the split, one source behind the other. Raises ValueError for a
         split that none has.
         """
-        parts = [Examples(builder, split) for builder in sources_with(self.builders, split)]
+        parts = [Examples(dataset, split) for dataset in datasets_with(self.datasets, split)]
         return parts[0] if len(parts) == 1 else ConcatExamples(parts)
 
     def num_examples(self, split: str) -> int:
         """Rows of `eval_batches(split)`, filling not counted. Raises ValueError for an unknown or empty split."""
-        sources_with(self.builders, split)
-        return len(self._rows(split))
+        datasets_with(self.datasets, split)
+        return self._num_rows(split)
 
     @property
     def num_train_examples(self) -> int:
@@ -90,20 +104,26 @@ class Data(ABC):
         return sum(map(len, self._train_rows()))
 
     @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """Rows of each bucket's batches, narrow to wide."""
+        config = self.config
+        return rows_per_bucket(self.widths, config.batch_size, config.tokens_per_batch, config.row_multiple)
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Rows and widths of each bucket's batches, narrow to wide: (rows, source, target), or (rows, tokens)."""
-        return tuple((rows, *widths) for rows, widths in zip(self._rows_per_bucket(), self._widths(), strict=True))
+        return tuple((rows, *widths) for rows, widths in zip(self.batch_sizes, self.widths, strict=True))
 
     def blank_batches(self) -> list[Batch]:
         """A batch of nothing but padding for each shape that `train_batches` gives, narrow to wide: what to compile."""
-        return [self._batch("train", np.full(rows, -1), bucket) for bucket, rows in enumerate(self._rows_per_bucket())]
+        return [self._batch("train", np.full(rows, -1), bucket) for bucket, rows in enumerate(self.batch_sizes)]
 
     @property
     def batches_per_epoch(self) -> int:
         """Training batches that hold every example once; of a mixture, those in which each source has come round."""
         return max(
             math.ceil(plan.batches_per_epoch / weight)
-            for plan, weight in zip(self._train_plan(0).plans, self.weights, strict=True)
+            for plan, weight in zip(self._train_plan(0).plans, self.mixture_weights, strict=True)
         )
 
     def padding(self) -> tuple[float, int]:
@@ -113,8 +133,8 @@ class Data(ABC):
         """
         real, held = Fraction(0), Fraction(0)
         sizes = [rows * sum(widths) for rows, *widths in self.shapes]
-        for weight, rows in zip(self.weights, self._train_rows(), strict=True):
-            plan = TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), 0)
+        for weight, rows in zip(self.mixture_weights, self._train_rows(), strict=True):
+            plan = TrainPlan(self._buckets("train", rows), self.batch_sizes, 0)
             batches = plan.batches_per_epoch
             held += weight * sum(sizes[bucket] for bucket in plan.batch_buckets.tolist()) / batches
             real += weight * int(self._lengths("train", rows).sum()) / batches
@@ -141,7 +161,7 @@ class Data(ABC):
         if start < 0:
             raise ValueError(f"the batch index to start at must not be negative, but is {start}")
         plan = self._train_plan(seed)
-        for rows in self._rows_per_bucket():
+        for rows in self.batch_sizes:
             process_shard(np.zeros(rows), process, processes)
         return _read(partial(self._train_batch, plan, process, processes), start, workers)
 
@@ -152,63 +172,52 @@ class Data(ABC):
         training batches, or those with `batch_size` rows. What is missing of a bucket's last batch is filled with rows
         that are all PAD and have no weight. Raises ValueError for an unknown or empty split.
         """
-        rows = self._rows_per_bucket()
-        if batch_size is not None:
-            rows = (batch_size,) * len(rows)
-        plan = EvalPlan(self._buckets(split, np.arange(self.num_examples(split))), rows)
+        batch_sizes = self.batch_sizes if batch_size is None else (batch_size,) * len(self.widths)
+        plan = EvalPlan(self._buckets(split, np.arange(self.num_examples(split))), batch_sizes)
         return (self._batch(split, some, bucket) | {"rows": some.astype(np.int32)} for some, bucket in plan)
 
     @abstractmethod
-    def _widths(self) -> tuple[tuple[int, ...], ...]:
-        """Of each bucket, narrow to wide."""
-
-    @abstractmethod
-    def _rows_per_bucket(self) -> tuple[int, ...]:
-        """Of a batch."""
-
-    @abstractmethod
-    def _rows(self, split: str) -> Sequence:
-        """Something with as many items as the split has rows."""
+    def _num_rows(self, split: str) -> int:
+        """Return the number of rows that the split has."""
 
     @abstractmethod
     def _train_rows(self) -> tuple[np.ndarray, ...]:
-        """The numbers of the rows that each source gives to training."""
+        """Return the row ids of each dataset's training rows."""
 
     @abstractmethod
-    def _lengths(self, split: str, rows: np.ndarray) -> np.ndarray:
-        """int [len(rows), sides]: tokens of each row."""
+    def _lengths(self, split: str, row_ids: np.ndarray) -> np.ndarray:
+        """Return the tokens of each row, int [len(row_ids), sides]."""
 
     @abstractmethod
-    def _buckets(self, split: str, rows: np.ndarray) -> np.ndarray:
-        """int [len(rows)]: where each row belongs."""
+    def _batch(self, split: str, row_ids: np.ndarray, bucket: int) -> Batch:
+        """Return these rows as arrays of the bucket's widths; id -1 is a row of padding."""
 
-    @abstractmethod
-    def _batch(self, split: str, rows: np.ndarray, bucket: int) -> Batch:
-        """These rows (-1: none) as arrays of the bucket's widths."""
+    def _buckets(self, split: str, row_ids: np.ndarray) -> np.ndarray:
+        return find_buckets(self._lengths(split, row_ids), self.widths)
 
     def _train_plan(self, seed: int) -> MixturePlan:
-        sources, plans = self._train_rows(), []
-        for stream, (builder, rows) in enumerate(zip(self.builders, sources, strict=True)):
+        row_ids, plans = self._train_rows(), []
+        for stream, (dataset, rows) in enumerate(zip(self.datasets, row_ids, strict=True)):
             if not len(rows):
-                raise ValueError(f"{builder.name} has no examples to train on")
-            plans.append(TrainPlan(self._buckets("train", rows), self._rows_per_bucket(), seed, stream))
+                raise ValueError(f"{dataset.name} has no examples to train on")
+            plans.append(TrainPlan(self._buckets("train", rows), self.batch_sizes, seed, stream))
             if not self.config.tokens_per_batch and self.config.batch_size > len(rows):
                 raise ValueError(
-                    f"batch_size must be between 1 and the number of training examples of {builder.name}, "
+                    f"batch_size must be between 1 and the number of training examples of {dataset.name}, "
                     f"{len(rows)}, not {self.config.batch_size}"
                 )
-        return MixturePlan(self.weights, tuple(plans), sources)
+        return MixturePlan(self.mixture_weights, tuple(plans), row_ids)
 
     def _train_batch(self, plan: MixturePlan, process: int, processes: int, index: int) -> Batch:
-        rows, bucket = plan[index]
-        return self._batch("train", process_shard(rows, process, processes), bucket)
+        row_ids, bucket = plan[index]
+        return self._batch("train", process_shard(row_ids, process, processes), bucket)
 
 
-def sources_with(builders: "Sequence[tfds.core.DatasetBuilder]", split: str) -> "list[tfds.core.DatasetBuilder]":
-    """Those that have examples in `split`. Raises ValueError if there are none."""
-    found = [b for b in builders if split in b.info.splits and b.info.splits[split].num_examples]
+def datasets_with(datasets: Sequence[Dataset], split: str) -> list[Dataset]:
+    """Return the datasets that have examples in `split`. Raises ValueError if there are none."""
+    found = [each for each in datasets if split in each.info.splits and each.info.splits[split].num_examples]
     if not found:
-        check_split(builders[0], split)
+        check_split(datasets[0], split)
     return found
 
 

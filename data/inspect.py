@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from analysis.lengths import plot_lengths
 from cli.options import parse_options
+from cli.terminal import exit_on_error, fail, run_script
 from data.config import DataConfig
 from data.home import expand_home
-from data.lengths import draw, histogram
 from data.loading import PairData, TextData, load
 from data.seeds import check_seed
 from data.tokenizers.base import EOS, UNK
 
-_BAR = 40
+_BINS, _BAR = 12, 40
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def inspect(options: Inspection) -> list[str]:
     if options.picture:
         picture = expand_home(options.picture, "--picture")
         try:
-            draw({side: of_split["train"].lengths for side, of_split in data.encoded.items()}, picture)
+            plot_lengths({side: train.lengths for side, train in data.encoded["train"].items()}, picture)
         except OSError as error:
             raise ValueError(f"--picture {picture} cannot be written: {error.strerror or error}") from error
         lines.append(f"picture of the lengths: {options.picture}")
@@ -67,15 +68,14 @@ def inspect(options: Inspection) -> list[str]:
 
 def _counts(data: PairData | TextData) -> Iterator[str]:
     yield "examples"
-    sides = list(data.encoded)
-    for split, sequences in data.encoded[sides[0]].items():
-        tokens = ", ".join(f"{len(data.encoded[side][split].ids):,} tokens of {side}" for side in sides)
-        yield f"  {split:<20} {len(sequences.lengths):>12,}   {tokens}"
+    for split, of_side in data.encoded.items():
+        tokens = ", ".join(f"{len(sequences.ids):,} tokens of {side}" for side, sequences in of_side.items())
+        yield f"  {split:<20} {sum(data.sizes[split]):>12,}   {tokens}"
 
 
 def _lengths(data: PairData | TextData) -> Iterator[str]:
-    for side, of_split in data.encoded.items():
-        lengths = of_split["train"].lengths
+    for side, train in data.encoded["train"].items():
+        lengths = train.lengths
         low, median, most, high = (int(x) for x in np.quantile(lengths, (0, 0.5, 0.99, 1), method="lower"))
         yield (
             f"lengths of {side} in training, end of sentence counted: {low} to {high}, median {median}, "
@@ -87,15 +87,23 @@ def _lengths(data: PairData | TextData) -> Iterator[str]:
             yield f"  {first:>7}-{last:<7} {count:>10,}  {'#' * -(-count * _BAR // highest)}"
 
 
+def histogram(lengths: np.ndarray) -> list[tuple[int, int, int]]:
+    """Count `lengths` (int [N]) in at most 12 bins of equal width: (first, last, count) of each."""
+    low, high = int(lengths.min()), int(lengths.max())
+    width = -(-(high - low + 1) // _BINS)
+    counts = np.bincount((lengths - low) // width)
+    return [(low + n * width, low + (n + 1) * width - 1, int(count)) for n, count in enumerate(counts)]
+
+
 def _vocabulary(data: PairData | TextData) -> Iterator[str]:
-    for side, of_split in data.encoded.items():
+    for side, train in data.encoded["train"].items():
         size = data.tokenizers[side].vocab_size
-        seen = np.bincount(of_split["train"].ids, minlength=size) > 0
+        seen = np.bincount(train.ids, minlength=size) > 0
         used = np.count_nonzero(seen[UNK + 1 :])
         yield f"vocabulary of {side}: {size:,} ids, special ones counted; {used:,} occur in training"
-        for split, sequences in of_split.items():
+        for split, of_side in data.encoded.items():
             if split != "train":
-                ids = sequences.ids[sequences.ids != EOS]
+                ids = of_side[side].ids[of_side[side].ids != EOS]
                 unknown, new = np.count_nonzero(ids == UNK), np.count_nonzero(~seen[ids] & (ids != UNK))
                 known = 1 - (unknown + new) / max(len(ids), 1)
                 yield f"  {split:<20} {known:.3%} covered: {unknown:,} tokens unknown, {new:,} not in training"
@@ -103,14 +111,14 @@ def _vocabulary(data: PairData | TextData) -> Iterator[str]:
 
 def _limits(data: PairData | TextData) -> Iterator[str]:
     yield "left out or cut"
-    for builder in data.builders:
-        yield f"  when prepared: {(builder.info.metadata or {}).get('report') or 'nothing'} ({builder.name})"
+    for dataset in data.datasets:
+        yield f"  when prepared: {(dataset.info.metadata or {}).get('report') or 'nothing'} ({dataset.name})"
     if not isinstance(data, PairData):
         yield f"  nothing else: text is cut into rows of {data.config.max_target_length:,} tokens, and none is lost"
         return
     limits = {"source": data.max_source_length, "target": data.max_target_length}
-    for split in data.encoded["source"]:
-        longer = {side: data.encoded[side][split].lengths > limit for side, limit in limits.items()}
+    for split, of_side in data.encoded.items():
+        longer = {side: of_side[side].lengths > limit for side, limit in limits.items()}
         either = np.count_nonzero(longer["source"] | longer["target"])
         parts = [f"{np.count_nonzero(longer[side]):,} over {limits[side]} tokens of {side}" for side in limits]
         what = "left out" if split == "train" else "cut"
@@ -149,15 +157,11 @@ def main() -> None:
     try:
         options = parse_options(words[1:], default, f"{program} SOURCE", __doc__)
     except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(2)
-    try:
+        fail(program, error)
+    with exit_on_error(program):
         for line in inspect(options):
             print(line)
-    except (ValueError, OSError) as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

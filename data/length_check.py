@@ -27,7 +27,7 @@ def check_lengths(config: DataConfig, most: int, data: PairData | TextData) -> N
         return
     for side, width in (("source", data.max_source_length), ("target", data.max_target_length)):
         if width > most:
-            lengths = data.encoded[side]["train"].lengths
+            lengths = data.encoded["train"][side].lengths
             limit = getattr(config, f"max_{side}_length")
             what = (
                 f"data.max_{side}_length={limit} is more"

@@ -14,15 +14,12 @@ if TYPE_CHECKING:
 def locate(data: "PairData", side: str, row: int) -> str:
     """Where training example `row` has its text of `side`: `FILE, line N`, or else `example N of SOURCE`."""
     text = data.examples("train")[row][side]
-    for builder in data.builders:
-        count = builder.info.splits["train"].num_examples
-        if row < count:
-            break
-        row -= count
+    dataset, place = next((dataset, place) for dataset, place in data.examples_of("train") if row < place.stop)
+    row -= place.start
     try:
-        return _line(builder.name, side, text) or f"example {row:,} of {builder.name}"
+        return _line(dataset.name, side, text) or f"example {row:,} of {dataset.name}"
     except ValueError:  # the files are gone, and their data were prepared before
-        return f"example {row:,} of {builder.name}"
+        return f"example {row:,} of {dataset.name}"
 
 
 def _line(name: str, side: str, text: str) -> str | None:

@@ -5,9 +5,11 @@ the examples can go on with the very same batches, on any number of workers, pro
 state.
 """
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -145,3 +147,43 @@ def _fill(examples: np.ndarray, rows: int) -> np.ndarray:
     filled = np.full(rows, -1, np.int64)
     filled[: len(examples)] = examples
     return filled
+
+
+def dataset_at(index: int, weights: Sequence[Fraction]) -> tuple[int, int]:
+    """Return which dataset of a mixture batch `index` is of, and how many batches of it come before.
+
+    The first dataset has round(n · weight) of the first n batches; the second its share of the others, rounded
+    likewise; and so on. A pure function of the index, so rounding errors do not accumulate.
+    """
+    left = Fraction(1)
+    for dataset, weight in enumerate(weights[:-1]):
+        share = weight / left
+        before, after = (math.floor(n * share + Fraction(1, 2)) for n in (index, index + 1))
+        if after > before:
+            return dataset, before
+        index, left = index - before, left - weight
+    return len(weights) - 1, index
+
+
+@dataclass(frozen=True)
+class MixturePlan:
+    """Training batches of several datasets: a pure function of the global batch index, as `TrainPlan`.
+
+    Each batch is of one dataset. In any number of batches from the first on, a dataset has its share of them, up to
+    rounding. Each has its own epochs and orders, so a small one is repeated more often.
+    """
+
+    weights: tuple[Fraction, ...]
+    """Shares of the batches; their sum is 1."""
+    plans: tuple[TrainPlan, ...]
+    """One for each dataset, over its own examples."""
+    examples: tuple[np.ndarray, ...]
+    """int [N] for each dataset: the numbers of its examples among those of all."""
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+        """Examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
+        if index < 0:
+            raise IndexError(f"batch index must not be negative, but is {index}")
+        dataset, number = dataset_at(index, self.weights)
+        rows, bucket = self.plans[dataset][number]
+        return np.where(rows < 0, -1, self.examples[dataset][rows]), bucket

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from cli.options import parse_options
 from cli.suggestions import did_you_mean
-from data.mixture import parse_mixture
+from cli.terminal import exit_on_error, fail, run_script
 from data.sources.builders import check_data, is_prepared, make_builder, prepare_builder
-from data.sources.grammar import GRAMMAR, Source, parse_source
+from data.sources.grammar import GRAMMAR, Source, parse_mixture, parse_source
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -95,9 +95,8 @@ def main() -> None:
             raise ValueError(f"wanted a source first: dates, reverse, stdlib, {GRAMMAR}; --help shows more")
         sources = [parse_source(name) for text in texts for name, _ in parse_mixture(text)]
     except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(2)
-    try:
+        fail(program, error)
+    with exit_on_error(program):
         for source in sources:
             if source.kind == "tfds":
                 from data.sources.tfds_datasets import prepare_tfds
@@ -106,13 +105,7 @@ def main() -> None:
             else:
                 builder = prepare(str(source), options.directory)
             print(f"{source} is in {builder.data_path}")
-    except (ValueError, OSError) as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted, and nothing half-written is left", file=sys.stderr)
-        sys.exit(130)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

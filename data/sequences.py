@@ -2,19 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from data.tokenizers.base import EOS, PAD, UNK
-
-
-class Tokenizer(Protocol):
-    """What the pipeline asks of a tokenizer."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]: ...
+from data.tokenizers.base import EOS, PAD, UNK, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -41,15 +32,15 @@ class Sequences:
         """int64 [N], EOS counted."""
         return np.diff(self.offsets)
 
-    def rows(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """int32 [len(rows), width]: the sentences, cut to `width` and filled with PAD. Row -1 is all PAD."""
-        begin = np.where(rows < 0, 0, self.offsets[rows])
-        end = np.where(rows < 0, 0, self.offsets[rows + 1])
+    def gather(self, row_ids: np.ndarray, width: int) -> np.ndarray:
+        """Return the sentences, cut to `width` and filled with PAD: int32 [len(row_ids), width]. Id -1 is all PAD."""
+        begin = np.where(row_ids < 0, 0, self.offsets[row_ids])
+        end = np.where(row_ids < 0, 0, self.offsets[row_ids + 1])
         return self.spans(begin, np.minimum(end, begin + width), width)
 
-    def longer(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """bool [len(rows)]: whether `rows` cuts the sentence."""
-        return (rows >= 0) & (self.offsets[rows + 1] - self.offsets[rows] > width)
+    def longer(self, row_ids: np.ndarray, width: int) -> np.ndarray:
+        """Return whether `gather` cuts each sentence: bool [len(row_ids)]."""
+        return (row_ids >= 0) & (self.offsets[row_ids + 1] - self.offsets[row_ids] > width)
 
     def spans(self, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
         """int32 [len(begin), width]: ids[begin:end] of each span (no longer than `width`), filled with PAD."""

@@ -1,11 +1,10 @@
 """Documents, for a language model: one long stream in chunks, or packed into rows without seeing each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from data.buckets import rows_per_bucket
 from data.dataset import Batch, Data
 from data.packing import Packing
 from data.tokenizers.base import EOS, PAD
@@ -28,40 +27,26 @@ class TextData(Data):
 
     layout: Mapping[str, Packing]
     """Of each split."""
-    sources: tuple[int, ...]
-    """Rows of the training split that each source has."""
+    train_sizes: tuple[int, ...]
+    """Rows of the training split that each dataset has."""
 
-    @property
-    def _width(self) -> int:
-        return self.config.max_target_length
-
-    def _widths(self) -> tuple[tuple[int], ...]:
-        return ((self._width,),)
-
-    def _rows_per_bucket(self) -> tuple[int, ...]:
-        config = self.config
-        return rows_per_bucket(self._widths(), config.batch_size, config.tokens_per_batch, config.row_multiple)
-
-    def _rows(self, split: str) -> Sequence:
-        return self.layout[split]
+    def _num_rows(self, split: str) -> int:
+        return len(self.layout[split])
 
     def _train_rows(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.split(np.arange(len(self.layout["train"])), np.cumsum(self.sources)[:-1]))
+        return tuple(np.split(np.arange(len(self.layout["train"])), np.cumsum(self.train_sizes)[:-1]))
 
-    def _lengths(self, split: str, rows: np.ndarray) -> np.ndarray:
+    def _lengths(self, split: str, row_ids: np.ndarray) -> np.ndarray:
         layout = self.layout[split]
-        return np.add.reduceat(layout.length, layout.first[:-1])[rows][:, None]
+        return np.add.reduceat(layout.length, layout.first[:-1])[row_ids][:, None]
 
-    def _buckets(self, split: str, rows: np.ndarray) -> np.ndarray:
-        return np.zeros(len(rows), np.int64)
-
-    def _batch(self, split: str, rows: np.ndarray, bucket: int) -> Batch:
-        stream = self.encoded["text"][split].ids
-        index, segments, positions = self.layout[split].places(rows)
+    def _batch(self, split: str, row_ids: np.ndarray, bucket: int) -> Batch:
+        stream = self.encoded[split]["text"].ids
+        index, segments, positions = self.layout[split].places(row_ids)
         real = index >= 0
         labels = np.where(real, stream[index], PAD).astype(np.int32)
         before = np.where(index > 0, stream[np.maximum(index - 1, 0)], EOS)
         inputs = {"tokens": np.where(real, before, PAD).astype(np.int32)}
         if self.config.packing == "documents":
             inputs |= {"segments": segments.astype(np.int32), "positions": positions.astype(np.int32)}
-        return {"inputs": inputs, "labels": labels, "weights": real}
+        return {"inputs": inputs, "labels": labels, "loss_mask": real}

@@ -168,7 +168,7 @@ def _token_loss(
     def batches() -> Iterator[Any]:
         nonlocal tokens
         for batch in data.eval_batches(split, rows):
-            tokens += int(batch["weights"].sum())
+            tokens += int(batch["loss_mask"].sum())
             yield batch
 
     means = evaluate(_eval_step(trained.model, logits_chunk), trained.params, batches())

@@ -63,7 +63,7 @@ def report(trained: TrainedModel, data: PairData, figures: Path) -> Report:
     from evaluation.evaluate_split import evaluate_split
     from inference.translator import Translator
 
-    if "test" not in data.encoded["target"] or not any("language" in example for example in data.examples("test")):
+    if "test" not in data.encoded or not any("language" in example for example in data.examples("test")):
         return task_report("exact_match")(trained, data, figures)
     found = evaluate_split(trained, data, "test", "exact_match", group="language", with_loss=False)
     examples = [example for example in found.examples if example.group is not None]

@@ -42,7 +42,7 @@ def task_report(task: str, logits_chunk: int = 0) -> Callable[[TrainedModel, Pai
 
         side = "text" if trained.is_language_model else "target"
         metrics: dict[str, float] = {}
-        for split in data.encoded[side]:
+        for split in data.encoded:
             if split == "train":
                 continue
             if not any(example[side].strip() for example in data.examples(split)):

@@ -103,7 +103,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """As `split`, the n best of each; of a blank source one, and blank, as for a blank line of generate.py."""
         data.num_examples(split)  # complains if there is no such split
-        found = self.hypotheses(data.encoded["source"][split], progress=progress)
+        found = self.hypotheses(data.encoded[split]["source"], progress=progress)
         blank = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
         sources = (example["source"] for example in data.examples(split))
         return [best if source.strip() else blank for best, source in zip(found, sources, strict=True)]

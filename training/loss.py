@@ -21,7 +21,7 @@ from training.hyperparameters import Hyperparameters
 from training.trainable import TrainableModel, check_trainable
 
 Batch = dict[str, Any]
-"""{"inputs": what the model is called with, "labels": [B, T] integers, "weights": [B, T], True at real tokens}."""
+"""{"inputs": what the model is called with, "labels": [B, T] integers, "loss_mask": [B, T], True at real tokens}."""
 Metrics = dict[str, tuple[Array, Array]]
 """By name a pair (sum, count)."""
 Loss = Callable[[Any, Batch, Key[Array, ""] | None, Hyperparameters], Metrics]
@@ -101,7 +101,7 @@ def token_loss(
     check_trainable(model)
 
     def loss(params: Any, batch: Batch, key: Array | None, hyper: Hyperparameters) -> Metrics:
-        labels, weights, smoothing = batch["labels"], batch["weights"], hyper.get("label_smoothing")
+        labels, weights, smoothing = batch["labels"], batch["loss_mask"], hyper.get("label_smoothing")
         dropping = {}
         if key is not None:
             dropping = {

@@ -37,7 +37,7 @@ def check_trainable(model: Any) -> None:
       ValueError: a method or a keyword argument is missing; names it.
     """
     what = f"{type(model).__name__} cannot be trained by token_loss (see training.trainable.TrainableModel)"
-    for name in ("init", "apply", "features", "logits"):
+    for name in ("apply", "features", "logits"):
         if not callable(getattr(model, name, None)):
             raise ValueError(f"{what}: it has no method {name}")
     parameters = inspect.signature(model.features).parameters

@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from data.mixture import parse_mixture
-from data.sources.grammar import parse_source
+from data.sources.grammar import parse_mixture, parse_source
 from workdir.run_directory import RunDirectoryError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from data.mixture import parse_mixture
-from data.sources.grammar import parse_source
+from data.sources.grammar import parse_mixture, parse_source
 from experiments.experiment import config_record
 from workdir.data_record import FILE_NAME, check_data_record
 from workdir.run_directory import RunDirectory

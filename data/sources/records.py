@@ -4,7 +4,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from data.sources.builders import damaged
 from data.sources.memory import InMemoryDataset
@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 
 
+class Dataset(Protocol):
+    """What reading needs of a dataset: a TFDS `DatasetBuilder`, a `DatasetView` or an `InMemoryDataset`."""
+
+    name: str
+    info: Any
+    """As `tfds.core.DatasetInfo`: features, splits with num_examples, metadata."""
+
+    def as_data_source(self, split: str, **options: Any) -> Sequence: ...
+
+
 @dataclass(frozen=True)
 class DatasetView:
-    """A prepared dataset under the user's name for it, its text features under ours. Stands for its builder."""
+    """A prepared TFDS dataset under the user's name for it, with its text features named source and target, or text."""
 
     builder: "tfds.core.DatasetBuilder"
     name: str
@@ -63,10 +73,10 @@ class DatasetViewInfo:
 class Examples(Sequence):
     """The examples of a split in file order, each a dict of str; read from disk when asked for."""
 
-    def __init__(self, builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> None:
+    def __init__(self, dataset: Dataset, split: str) -> None:
         """Raises ValueError for a split that the dataset lacks."""
-        check_split(builder, split)
-        self._builder, self._source = builder, _raw(builder, split)
+        check_split(dataset, split)
+        self._dataset, self._source = dataset, _raw(dataset, split)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -80,8 +90,8 @@ class Examples(Sequence):
             return [self[n] for n in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
-        names = tuple(self._builder.info.features)
-        (values,) = _texts(self._builder, self._source, [index % len(self)], names)
+        names = tuple(self._dataset.info.features)
+        (values,) = _texts(self._dataset, self._source, [index % len(self)], names)
         return dict(zip(names, values))
 
 
@@ -105,58 +115,54 @@ class ConcatExamples(Sequence):
         return self._parts[part][index - self._ends[part] + len(self._parts[part])]
 
 
-def check_split(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> None:
+def check_split(dataset: Dataset, split: str) -> None:
     """Raises ValueError unless the dataset has a split of this name with at least one example."""
-    splits = builder.info.splits
+    splits = dataset.info.splits
     if split not in splits:
-        raise ValueError(f"{builder.name} has no split {split!r}: there are {', '.join(splits)}")
+        raise ValueError(f"{dataset.name} has no split {split!r}: there are {', '.join(splits)}")
     if not splits[split].num_examples:
-        raise ValueError(f"split {split!r} of {builder.name} has no examples")
+        raise ValueError(f"split {split!r} of {dataset.name} has no examples")
 
 
-def read_columns(
-    builder: "tfds.core.DatasetBuilder | DatasetView", split: str, names: Sequence[str]
-) -> dict[str, list[str]]:
+def read_columns(dataset: Dataset, split: str, names: Sequence[str]) -> dict[str, list[str]]:
     """Text features `names` of all examples of `split`, in file order: name -> texts.
 
     Raises ValueError as `check_split`, and for data on disk that are damaged or do not belong to this dataset.
     """
-    check_split(builder, split)
-    source = _raw(builder, split)
+    check_split(dataset, split)
+    source = _raw(dataset, split)
     columns: dict[str, list[str]] = {name: [] for name in names}
     for start in range(0, len(source), _CHUNK):
         rows = range(start, min(start + _CHUNK, len(source)))
-        for values in _texts(builder, source, list(rows), names):
+        for values in _texts(dataset, source, list(rows), names):
             for column, value in zip(columns.values(), values):
                 column.append(value)
     return columns
 
 
-def _raw(builder: "tfds.core.DatasetBuilder | DatasetView", split: str) -> Sequence:
+def _raw(dataset: Dataset, split: str) -> Sequence:
     """The records as they lie on disk: 11 µs an example, where TFDS's decoding takes 70. In memory, the examples."""
-    if isinstance(builder, InMemoryDataset):
-        return builder.examples[split]
+    if isinstance(dataset, InMemoryDataset):
+        return dataset.examples[split]
     from tensorflow_datasets.core.decode import DeserializeMethod
 
-    return builder.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
+    return dataset.as_data_source(split, deserialize_method=DeserializeMethod.RAW_BYTES)
 
 
-def _texts(
-    builder: "tfds.core.DatasetBuilder | DatasetView", source: Sequence, rows: list[int], names: Iterable[str]
-) -> Iterator[list[str]]:
-    if isinstance(builder, InMemoryDataset):
+def _texts(dataset: Dataset, source: Sequence, rows: list[int], names: Iterable[str]) -> Iterator[list[str]]:
+    if isinstance(dataset, InMemoryDataset):
         yield from ([source[row][name] for name in names] for row in rows)
         return
     from google.protobuf.message import DecodeError
     from tensorflow_datasets.proto import tf_example_pb2
 
-    columns = builder.columns if isinstance(builder, DatasetView) else {}
+    columns = dataset.columns if isinstance(dataset, DatasetView) else {}
     features = [columns.get(name, name) for name in names]
     try:
         for record in source.__getitems__(rows):
             feature = tf_example_pb2.Example.FromString(record).features.feature
             yield [feature[name].bytes_list.value[0].decode() for name in features]
     except (RuntimeError, DecodeError, UnicodeDecodeError) as error:  # array_record's own checksums say RuntimeError
-        raise damaged(builder.data_path, error) from None
+        raise damaged(dataset.data_path, error) from None
     except IndexError:
-        raise damaged(builder.data_path, f"its records lack {' or '.join(features)}") from None
+        raise damaged(dataset.data_path, f"its records lack {' or '.join(features)}") from None

@@ -4,13 +4,15 @@ import importlib
 
 import pytest
 
-from benchmarks.input import EPOCHS, main
+from benchmarks.input import EPOCHS, Options, measure
+from data.config import DataConfig
+from tests.data.in_memory import load_from
 
 
 @pytest.mark.slow
-def test_it_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("data.loading.prepare", lambda source, directory: few(tmp_path))
-    measured = main(["reverse", "--tokens_per_batch", "256", "--seconds", "0", "--layers", "1"])
+def test_it_runs(capsys, tmp_path):
+    data = load_from(few(tmp_path), DataConfig("reverse", tokens_per_batch=256, buckets=6))
+    measured = measure(data, Options(seconds=0, layers=1))
     assert measured["input"] > 0 and measured["model"] > 0
     out = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("epoch ") for line in out) == EPOCHS

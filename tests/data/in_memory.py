@@ -1,8 +1,16 @@
 """Datasets of a few texts, written down in a test."""
 
+from fractions import Fraction
+
 import tensorflow_datasets as tfds
 
+from data.loading import load_mixture
 from data.prepare import prepare_builder
+
+
+def load_from(builder, config, tokenizers_from=None):
+    """`load` for one dataset that is prepared already."""
+    return load_mixture([(builder, Fraction(1))], config, tokenizers_from)
 
 
 def builder_of(directory, splits, names):

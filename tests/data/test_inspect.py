@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.lengths import plot_lengths
 from data.config import DataConfig
-from data.inspect import Inspection, inspect
-from data.lengths import draw, histogram
+from data.inspect import Inspection, histogram, inspect
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -74,7 +74,7 @@ def test_a_histogram_counts_everything_once():
 
 def test_the_same_lengths_give_the_same_picture(tmp_path):
     for name in ("x.png", "y.png"):
-        draw({"source": np.array([1, 2, 2, 900]), "target": np.array([5])}, tmp_path / name)
+        plot_lengths({"source": np.array([1, 2, 2, 900]), "target": np.array([5])}, tmp_path / name)
     assert (tmp_path / "x.png").read_bytes() == (tmp_path / "y.png").read_bytes()
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from data.config import DataConfig
 from data.datasets.reverse import Reverse, ReverseConfig
-from data.loading import load_from
 from data.prepare import prepare_builder
 from data.sequences import encode
 from data.tokenizers.base import BOS, EOS, PAD, UNK, CharacterTokenizer
-from tests.data.in_memory import builder_of
+from tests.data.in_memory import builder_of, load_from
 
 PAIRS = {
     "train": [("ab", "x"), ("", "yy"), ("abcde", ""), ("c\n", "xyx"), ("b", "y"), ("a</s>", "y"), ("e", "yxyxy")],
@@ -76,11 +75,11 @@ def test_a_batch_spelt_out(pairs):
         [EOS, PAD, PAD, PAD, PAD, PAD],
     ]
     # EOS must be learned, PAD must not.
-    assert batch["weights"].tolist() == (batch["labels"] != PAD).tolist()
-    assert batch["weights"].sum() == 2 + 3 + 1
+    assert batch["loss_mask"].tolist() == (batch["labels"] != PAD).tolist()
+    assert batch["loss_mask"].sum() == 2 + 3 + 1
     for array in (batch["inputs"]["source"], batch["inputs"]["target"], batch["labels"]):
         assert array.dtype == np.int32
-    assert batch["weights"].dtype == np.bool_
+    assert batch["loss_mask"].dtype == np.bool_
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 7, 10])
@@ -118,7 +117,7 @@ def test_what_is_unknown_or_too_long_is_counted(pairs, capsys):
     assert rows["source"][2].tolist() == [*s("abcde"), EOS]
     assert rows["labels"][2].tolist() == [*t("xyxyxy")]  # it has not ended
     assert rows["target"][2].tolist() == [BOS, *t("xyxyx")]
-    assert rows["weights"][2].all()
+    assert rows["loss_mask"][2].all()
 
 
 def test_training_leaves_out_what_is_too_long_and_says_so(pairs, capsys):
@@ -169,12 +168,12 @@ def test_text_is_one_stream_every_token_predicted_once(text, length):
         for batch_size in (1, 2, 5):
             rows = stacked(data.eval_batches(split, batch_size))
             assert rows["labels"].shape[1] == length
-            assert rows["labels"][rows["weights"]].tolist() == stream
-            assert rows["tokens"][rows["weights"]].tolist() == [EOS, *stream[:-1]]
-            assert not rows["tokens"][~rows["weights"]].any() and not rows["labels"][~rows["weights"]].any()
+            assert rows["labels"][rows["loss_mask"]].tolist() == stream
+            assert rows["tokens"][rows["loss_mask"]].tolist() == [EOS, *stream[:-1]]
+            assert not rows["tokens"][~rows["loss_mask"]].any() and not rows["labels"][~rows["loss_mask"]].any()
         assert data.num_examples(split) == -(-len(stream) // length)
     epoch = stacked(itertools.islice(data.train_batches(0), data.num_train_examples))
-    assert epoch["weights"].sum() == len([n for document in TEXTS["train"] for n in [*document, EOS]])
+    assert epoch["loss_mask"].sum() == len([n for document in TEXTS["train"] for n in [*document, EOS]])
 
 
 def test_tokenizers_are_of_the_training_split_and_go_with_the_run(pairs, text, tmp_path):

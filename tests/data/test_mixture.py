@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.config import DataConfig
-from data.loading import load_from, load_mixture
-from data.mixture import MixturePlan, dataset_at, parse_mixture, resolve_mixture
-from data.plan import TrainPlan
-from tests.data.in_memory import builder_of
+from data.loading import load_mixture
+from data.plan import MixturePlan, TrainPlan, dataset_at
+from data.sources.grammar import parse_mixture, resolve_mixture
+from tests.data.in_memory import builder_of, load_from
 
 WEIGHTS = st.lists(st.integers(1, 50), min_size=1, max_size=6).map(lambda w: [Fraction(each, sum(w)) for each in w])
 
@@ -163,7 +163,7 @@ def test_text_is_mixed_and_no_row_is_of_two_sources(tmp_path, packing):
         assert not (set(text) & set("ab") and set(text) & set("cd"))
         seen["one" if set(text) & set("ab") else "two" if text else "neither"] += 1
     assert seen["one"] >= 38 and seen["two"] >= 18
-    labels = np.concatenate([batch["labels"][batch["weights"]] for batch in data.eval_batches("validation")])
+    labels = np.concatenate([batch["labels"][batch["loss_mask"]] for batch in data.eval_batches("validation")])
     assert Counter(data.tokenizers["text"].decode(labels)) == Counter("".join(one + two))
 
 
@@ -171,7 +171,7 @@ def test_padding_is_weighed_by_the_shares(builders):
     data = load_mixture(list(zip(builders, THIRD, strict=True)), CONFIG)
     batches = list(itertools.islice(data.train_batches(0), 60))  # whole epochs of both: 8 of 5, 10 of 2 batches
     held = sum(batch["inputs"]["source"].size + batch["inputs"]["target"].size for batch in batches)
-    real = sum((batch["inputs"]["source"] != 0).sum() + batch["weights"].sum() for batch in batches)
+    real = sum((batch["inputs"]["source"] != 0).sum() + batch["loss_mask"].sum() for batch in batches)
     assert data.padding()[0] == pytest.approx(1 - real / held)
     assert math.isclose(data.padding()[1], held / 60, abs_tol=0.5)
 

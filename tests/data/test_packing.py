@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.config import DataConfig
-from data.loading import load_from
 from data.packing import join, pack
 from data.tokenizers.base import EOS, PAD
 from model.config import LanguageModelConfig
 from model.language_model import LanguageModel
-from tests.data.in_memory import builder_of
+from tests.data.in_memory import builder_of, load_from
 from training.eval_step import evaluate, make_eval_step
 from training.loss import token_loss
 
@@ -122,7 +121,7 @@ def rows_of(data, split="train"):
     batches = list(data.eval_batches(split))
     return {
         **{name: np.concatenate([batch["inputs"][name] for batch in batches]) for name in batches[0]["inputs"]},
-        **{name: np.concatenate([batch[name] for batch in batches]) for name in ("labels", "weights")},
+        **{name: np.concatenate([batch[name] for batch in batches]) for name in ("labels", "loss_mask")},
     }
 
 
@@ -143,11 +142,11 @@ def test_packed_batches_spelt_out(packed):
     assert sorted(pieces) == sorted(expected)
     padding = rows["segments"] == 0
     assert (rows["tokens"][padding] == PAD).all() and (rows["labels"][padding] == PAD).all()
-    assert (rows["weights"] == ~padding).all()
+    assert (rows["loss_mask"] == ~padding).all()
 
 
 def test_long_documents_are_counted(packed, capsys):
-    load_from(packed.builders[0], CONFIG)
+    load_from(packed.datasets[0], CONFIG)
     assert capsys.readouterr().out.splitlines() == [
         "given, train: 1 of 8 documents are longer than 8 tokens and are taken in pieces"
     ]
@@ -190,7 +189,7 @@ def test_the_loss_takes_packed_batches_and_counts_each_token_once(packed, model)
     eval_step, means = make_eval_step(token_loss(model)), []
     for batch_size in (1, 2, 3):
         batches = list(packed.eval_batches("train", batch_size))
-        assert sum(batch["weights"].sum() for batch in batches) == sum(len(document) + 1 for document in DOCUMENTS)
+        assert sum(batch["loss_mask"].sum() for batch in batches) == sum(len(document) + 1 for document in DOCUMENTS)
         means.append(evaluate(eval_step, params, batches)["loss"])
     assert means[1:] == pytest.approx([means[0]] * 2, rel=1e-6)
 
@@ -200,5 +199,5 @@ def test_the_loss_takes_packed_batches_and_counts_each_token_once(packed, model)
 def test_an_epoch_of_packed_rows_has_every_token_once(packed, seed):
     epoch = -(-packed.num_train_examples // 2)
     batches = list(itertools.islice(packed.train_batches(seed), epoch))
-    labels = np.concatenate([batch["labels"][batch["weights"]] for batch in batches])
-    assert np.array_equal(np.sort(labels), np.sort(packed.encoded["text"]["train"].ids))
+    labels = np.concatenate([batch["labels"][batch["loss_mask"]] for batch in batches])
+    assert np.array_equal(np.sort(labels), np.sort(packed.encoded["train"]["text"].ids))

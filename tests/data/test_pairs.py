@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.config import DataConfig
-from data.loading import load_from
 from data.sequences import encode
 from data.tokenizers.base import EOS, PAD
-from tests.data.in_memory import builder_of
+from tests.data.in_memory import builder_of, load_from
 from training.eval_step import evaluate
 
 CONFIG = DataConfig(source="in memory", tokens_per_batch=64, row_multiple=2, buckets=4)
@@ -47,7 +46,7 @@ def shape_of(batch):
 def pairs_in(data, batch):
     """The texts of a batch's rows; rows without example left out."""
     source, target = data.tokenizers["source"], data.tokenizers["target"]
-    real = batch["weights"].any(axis=1)
+    real = batch["loss_mask"].any(axis=1)
     return [
         (source.decode(x), target.decode(y))
         for x, y in zip(batch["inputs"]["source"][real], batch["labels"][real], strict=True)
@@ -71,7 +70,7 @@ def test_every_batch_has_one_of_few_shapes_within_the_budget(builder, buckets, b
     seen = []
     for batch in epoch(data, seed):
         assert shape_of(batch) in data.shapes
-        assert batch["labels"].shape == batch["weights"].shape == batch["inputs"]["target"].shape
+        assert batch["labels"].shape == batch["loss_mask"].shape == batch["inputs"]["target"].shape
         seen += pairs_in(data, batch)
     assert sorted(seen) == sorted(SPLITS["train"])
 
@@ -93,7 +92,7 @@ def test_buckets_hold_both_sides_and_fewer_tokens(builder, data):
 def test_padding_is_what_batches_have(data):
     batches = epoch(data, 5)
     held = sum(batch["inputs"]["source"].size + batch["inputs"]["target"].size for batch in batches)
-    real = sum((batch["inputs"]["source"] != PAD).sum() + batch["weights"].sum() for batch in batches)
+    real = sum((batch["inputs"]["source"] != PAD).sum() + batch["loss_mask"].sum() for batch in batches)
     waste, tokens = data.padding()
     assert waste == pytest.approx(1 - real / held) and tokens == round(held / len(batches))
 
@@ -112,7 +111,7 @@ def test_processes_take_their_rows_of_the_same_batches(data, processes):
     for whole, *parts in itertools.islice(zip(data.train_batches(4, 2), *streams), 15):
         for name in ("source", "target"):
             assert np.array_equal(np.concatenate([part["inputs"][name] for part in parts]), whole["inputs"][name])
-        assert np.array_equal(np.concatenate([part["weights"] for part in parts]), whole["weights"])
+        assert np.array_equal(np.concatenate([part["loss_mask"] for part in parts]), whole["loss_mask"])
 
 
 def test_a_position_saved_with_two_workers_goes_on_with_any_number(data):
@@ -132,7 +131,7 @@ def test_a_position_saved_with_two_workers_goes_on_with_any_number(data):
 def assert_same(one, two):
     for name in ("source", "target"):
         assert np.array_equal(one["inputs"][name], two["inputs"][name])
-    assert np.array_equal(one["labels"], two["labels"]) and np.array_equal(one["weights"], two["weights"])
+    assert np.array_equal(one["labels"], two["labels"]) and np.array_equal(one["loss_mask"], two["loss_mask"])
 
 
 def test_processes_that_do_not_divide_the_rows(data):
@@ -147,7 +146,7 @@ def test_evaluation_has_every_pair_once_and_knows_the_file_s_order(data, batch_s
         rows, source, target = shape_of(batch)
         assert (source, target) in {shape[1:] for shape in data.shapes}
         assert rows == batch_size or (rows, source, target) in data.shapes
-        assert ((batch["rows"] >= 0) == batch["weights"].any(axis=1)).all()
+        assert ((batch["rows"] >= 0) == batch["loss_mask"].any(axis=1)).all()
         for row, pair in zip(batch["rows"][batch["rows"] >= 0].tolist(), pairs_in(data, batch), strict=True):
             assert row not in found
             found[row] = pair
@@ -161,8 +160,8 @@ def test_evaluation_does_not_depend_on_the_batch_size(builder):
 
     def step(params, batch):
         score = jnp.sqrt((batch["inputs"]["source"].astype(jnp.float32) ** 2).sum(axis=1, keepdims=True))
-        values = jnp.where(batch["weights"], score * jnp.sin(batch["labels"].astype(jnp.float32)), 0)
-        return {"loss": (values.sum(), batch["weights"].sum())}
+        values = jnp.where(batch["loss_mask"], score * jnp.sin(batch["labels"].astype(jnp.float32)), 0)
+        return {"loss": (values.sum(), batch["loss_mask"].sum())}
 
     means = [
         evaluate(step, None, load_from(builder, replace(CONFIG, buckets=buckets)).eval_batches("validation", size))
@@ -178,7 +177,7 @@ def test_sentences_to_decode_come_once_in_the_narrowest_width(data, lines, batch
     sources = encode(data.tokenizers["source"], lines, "lines")
     widths = sorted({shape[1] for shape in data.shapes})
     seen = {}
-    for rows, ids in data.source_batches(sources, batch_size):
+    for rows, ids in source_batches(sources, sorted({source for source, _ in data.widths}), batch_size):
         assert ids.shape[0] == len(rows) == batch_size and ids.shape[1] in widths
         for row, line in zip(rows.tolist(), ids, strict=True):
             if row < 0:

@@ -12,12 +12,12 @@ import pytest
 
 from data.datasets.dates import Dates, DatesConfig
 from data.datasets.stdlib import Stdlib, StdlibConfig
-from data.loading import load_from
 from data.prepare import prepare_builder
 from experiments import dates, modern_char, stdlib_char
 from experiments.registry import list_experiments, load_experiment
 from model.config import LanguageModelConfig
 from model.positions import rotary_positions
+from tests.data.in_memory import load_from
 from train import train
 
 

@@ -33,7 +33,7 @@ def full_size_batch(config):
     return {
         "inputs": inputs,
         "labels": jax.ShapeDtypeStruct((rows, widths[-1]), jnp.int32),
-        "weights": jax.ShapeDtypeStruct((rows, widths[-1]), jnp.bool),
+        "loss_mask": jax.ShapeDtypeStruct((rows, widths[-1]), jnp.bool),
     }
 
 

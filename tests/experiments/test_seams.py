@@ -190,7 +190,7 @@ def test_an_auxiliary_loss_is_added_to_the_gradient_and_padding_is_not_seen(chun
     tokens = jax.random.randint(jax.random.key(0), (2, 8), 1, 11)
     params = model.init(jax.random.key(1), tokens)["params"]
     mask = jnp.arange(8)[None] < jnp.array([[8], [5]])
-    batch = {"inputs": {"tokens": tokens}, "labels": tokens, "weights": mask}
+    batch = {"inputs": {"tokens": tokens}, "labels": tokens, "loss_mask": mask}
     loss = token_loss(model, chunk, extra=z_loss)
 
     def objective(params):
@@ -218,7 +218,7 @@ def test_an_auxiliary_loss_does_not_take_the_name_of_a_metric():
     model = Recurrent(11)
     tokens = jnp.ones((1, 4), int)
     params = model.init(jax.random.key(1), tokens)["params"]
-    batch = {"inputs": {"tokens": tokens}, "labels": tokens, "weights": tokens > 0}
+    batch = {"inputs": {"tokens": tokens}, "labels": tokens, "loss_mask": tokens > 0}
     loss = token_loss(model, extra=lambda logits, labels, mask: {"accuracy": (logits.sum(), mask.sum())})
     with pytest.raises(ValueError, match="auxiliary loss must not be named accuracy"):
         loss(params, batch, None, {})

@@ -58,7 +58,7 @@ def uneven_batch(seed):
     lengths = (1, 2, 3, 10)
     targets = [sentence(length - 1, 10 * seed + row) for row, length in enumerate(lengths)]
     batch = pair_batch([()] * 4, targets, length=11)
-    assert tuple(batch["weights"].sum(axis=1)) == lengths
+    assert tuple(batch["loss_mask"].sum(axis=1)) == lengths
     return batch | {"inputs": {"tokens": batch["inputs"]["target"]}}
 
 
@@ -106,9 +106,9 @@ def test_gradients_are_clipped_after_they_are_added():
     """10 and 0.1 on two devices: the mean 5.05 is clipped to 1; clipping on each device would give 0.55."""
 
     def loss(params, batch, key, hyper):
-        return {"loss": ((params["w"] * batch["gradient"]).sum(), batch["weights"].sum(dtype=jnp.int32))}
+        return {"loss": ((params["w"] * batch["gradient"]).sum(), batch["loss_mask"].sum(dtype=jnp.int32))}
 
-    batch = {"gradient": np.float32([10, 0.1]), "weights": np.array([True, True])}
+    batch = {"gradient": np.float32([10, 0.1]), "loss_mask": np.array([True, True])}
     hyper = {"clip_norm": 1.0, "b1": 0.9, "b2": 0.98, "epsilon": 1e-9}
     state = table_state({"w": np.float32(0)}, adamw, **hyper)
     after, metrics = spread(make_train_step(loss, adamw, constant_rate), mesh_of(2), state, [batch])

@@ -43,7 +43,7 @@ def pair_batch(sources, targets, rows=None, length=LENGTH):
         source[row, : len(x) + 1] = [*x, EOS]
         target[row, : len(y) + 1] = [BOS, *y]
         labels[row, : len(y) + 1] = [*y, EOS]
-    return {"inputs": {"source": source, "target": target}, "labels": labels, "weights": labels != PAD}
+    return {"inputs": {"source": source, "target": target}, "labels": labels, "loss_mask": labels != PAD}
 
 
 def random_batch(rows, seed=0, lengths=None):
@@ -112,21 +112,32 @@ class TableModel:
     """A model whose logits are its parameters, [rows, T, V], so that dloss/dlogits is the gradient of the training."""
 
     def apply(self, variables, x, *, method, **options):
-        return variables["params"]["logits"][x] if method == "features" else x
+        return getattr(self, method)(variables["params"], x, **options)
+
+    def features(self, params, x, **options):
+        return params["logits"][x]
+
+    def logits(self, params, features):
+        return features
 
 
 def table_batch(labels, weights=None):
     labels = np.asarray(labels, np.int32)
     weights = np.ones(labels.shape, bool) if weights is None else np.asarray(weights, bool)
-    return {"inputs": {"x": np.arange(len(labels))}, "labels": labels, "weights": weights}
+    return {"inputs": {"x": np.arange(len(labels))}, "labels": labels, "loss_mask": weights}
 
 
 class LinearModel:
     """Features [rows, T, D] that are parameters, and logits that are a matrix times them: the last map of a model."""
 
     def apply(self, variables, x, *, method, **options):
-        params = variables["params"]
-        return params["features"][x] if method == "features" else x @ params["kernel"]
+        return getattr(self, method)(variables["params"], x, **options)
+
+    def features(self, params, x, **options):
+        return params["features"][x]
+
+    def logits(self, params, features):
+        return features @ params["kernel"]
 
 
 def known_batch():

@@ -73,13 +73,13 @@ def test_a_short_document_is_worth_the_same_next_to_a_long_one():
         tokens, labels = np.zeros((2, len(ids), length), np.int32)
         for row, document in enumerate(ids):
             tokens[row, : len(document) + 1], labels[row, : len(document) + 1] = [BOS, *document], [*document, EOS]
-        return {"inputs": {"tokens": tokens}, "labels": labels, "weights": labels != 0}
+        return {"inputs": {"tokens": tokens}, "labels": labels, "loss_mask": labels != 0}
 
     short, long = sentence(3), sentence(15)
     alone = evaluate(eval_step, params, [documents(short, length=4)])["loss"]
     other = evaluate(eval_step, params, [documents(long, length=16)])["loss"]
     together = documents(short, long, length=16)
-    only_short = together | {"weights": together["weights"] & [[True], [False]]}
+    only_short = together | {"loss_mask": together["loss_mask"] & [[True], [False]]}
     assert perplexity(evaluate(eval_step, params, [only_short])["loss"]) == pytest.approx(perplexity(alone), rel=1e-6)
     both = (4 * alone + 16 * other) / 20
     assert evaluate(eval_step, params, [together])["loss"] == pytest.approx(both, rel=1e-6)
@@ -94,7 +94,7 @@ def test_neither_dropout_nor_smoothing_is_in_it():
     batch |= {"inputs": {"tokens": batch["inputs"]["target"]}}
     logits = compiled(model.apply)({"params": state.params}, batch["inputs"]["tokens"]).astype(np.float64)
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    nll = -np.take_along_axis(log_p, batch["labels"][..., None], -1)[..., 0][batch["weights"]]
+    nll = -np.take_along_axis(log_p, batch["labels"][..., None], -1)[..., 0][batch["loss_mask"]]
     found = evaluate(make_eval_step(token_loss(model)), state.params, [batch])
     assert found["loss"] == pytest.approx(nll.mean(), rel=1e-6)
 

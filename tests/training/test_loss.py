@@ -226,7 +226,7 @@ def chunk_batch(rows, length, vocab):
     rng = np.random.default_rng(0)
     tokens, labels = rng.integers(3, vocab, (2, rows, length)).astype(np.int32)
     weights = np.arange(length) < rng.integers(1, length + 1, (rows, 1))
-    return {"inputs": {"tokens": tokens}, "labels": labels, "weights": weights}
+    return {"inputs": {"tokens": tokens}, "labels": labels, "loss_mask": weights}
 
 
 def in_chunks(model, chunk):
@@ -252,7 +252,7 @@ def test_chunks_give_the_same_numbers():
     for chunk in (4, 50):  # 4 does not divide the 21 positions, and 50 is more than there are
         (chunked_total, chunked), chunked_gradient = compiled(in_chunks(model, chunk))(params, batch)
         assert chunked_total == pytest.approx(total, rel=1e-5)
-        assert chunked["loss"][1] == batch["weights"].sum()
+        assert chunked["loss"][1] == batch["loss_mask"].sum()
         assert [chunked[name] for name in exact] == [metrics[name] for name in exact]
         assert_near(chunked_gradient, gradient, 1e-5)
 

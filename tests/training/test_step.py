@@ -62,7 +62,7 @@ def test_microbatches_of_10_and_100_tokens(grad_accumulation_steps):
     assert int(metrics["loss"][1]) == 110
     assert mean(metrics["loss"]) == pytest.approx(3.818182, abs=1e-5)
     probability = np.stack([np.full(100, 1 - np.exp(-loss)) for loss in (2.0, 4.0)])  # of the wrong label
-    gradient = probability[..., None] * np.array([-1.0, 1.0]) * batch["weights"][..., None] / 110
+    gradient = probability[..., None] * np.array([-1.0, 1.0]) * batch["loss_mask"][..., None] / 110
     assert_near(params["logits"] - new.params["logits"], gradient, 1e-6)
     assert mean(metrics["gradient_norm"]) == pytest.approx(np.sqrt((gradient**2).sum()), rel=1e-5)
 
@@ -94,7 +94,7 @@ def test_a_loss_that_counts_sentences_is_divided_by_sentences(grad_accumulation_
 
     def by_sentences(params, batch, key, hyper):
         metrics = by_tokens(params, batch, key, hyper)
-        return metrics | {"loss": (metrics["loss"][0], batch["weights"].any(axis=1).sum(dtype=jnp.int32))}
+        return metrics | {"loss": (metrics["loss"][0], batch["loss_mask"].any(axis=1).sum(dtype=jnp.int32))}
 
     new, metrics = stepper(by_sentences, grad_accumulation_steps=grad_accumulation_steps)(table_state(params), batch)
     assert mean(metrics["loss"]) == pytest.approx(210, rel=1e-5)
@@ -128,7 +128,7 @@ def test_accumulation_that_does_not_divide_is_one_clear_line():
 @pytest.mark.parametrize("grad_accumulation_steps", [1, 2])
 def test_a_batch_without_a_token_changes_nothing(grad_accumulation_steps):
     params, batch = known_batch()
-    batch |= {"weights": np.zeros_like(batch["weights"])}
+    batch |= {"loss_mask": np.zeros_like(batch["loss_mask"])}
     new, metrics = stepper(token_loss(TableModel()), grad_accumulation_steps=grad_accumulation_steps)(
         table_state(params), batch
     )
@@ -148,11 +148,11 @@ def test_a_batch_without_a_token_makes_no_update(grad_accumulation_steps):
     state = table_state(kernel, optimizer=optimizer, **everything)
 
     def loss(params, batch, key, hyper):
-        errors = (params["kernel"] - 1) ** 2 * batch["weights"]
-        return {"loss": (errors.sum(), batch["weights"].sum(dtype=jnp.int32))}
+        errors = (params["kernel"] - 1) ** 2 * batch["loss_mask"]
+        return {"loss": (errors.sum(), batch["loss_mask"].sum(dtype=jnp.int32))}
 
     step = stepper(loss, optimizer, cosine, grad_accumulation_steps)
-    real, blank = ({"weights": np.full((2, 3), value)} for value in (True, False))
+    real, blank = ({"loss_mask": np.full((2, 3), value)} for value in (True, False))
     for _ in range(2):  # before anything was learned, and then with momentum
         after, metrics = step(state, blank)
         assert_same_bits((after.params, after.opt_state), (state.params, state.opt_state))
@@ -328,7 +328,7 @@ def test_twenty_steps_of_one_shape_are_one_program(model, caplog):
 def test_the_tables_of_the_tests_are_right():
     """A batch of `TableModel` has the losses that it says."""
     params, batch = known_batch()
-    alone = [table_batch(batch["labels"][row : row + 1], batch["weights"][row : row + 1]) for row in (0, 1)]
+    alone = [table_batch(batch["labels"][row : row + 1], batch["loss_mask"][row : row + 1]) for row in (0, 1)]
     losses = [
         token_loss(TableModel())({"logits": params["logits"][row : row + 1]}, one, None, {})["loss"]
         for row, one in enumerate(alone)

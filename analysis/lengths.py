@@ -1,23 +1,15 @@
-"""How long the examples are: the numbers of a histogram, and its picture."""
+"""Histograms of example lengths."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-BINS = 12
+from analysis.style import save_figure
 
 
-def histogram(lengths: np.ndarray) -> list[tuple[int, int, int]]:
-    """`(first, last, count)` for at most 12 ranges of lengths of equal width that hold all of `lengths` (int [N])."""
-    low, high = int(lengths.min()), int(lengths.max())
-    width = -(-(high - low + 1) // BINS)
-    counts = np.bincount((lengths - low) // width)
-    return [(low + n * width, low + (n + 1) * width - 1, int(count)) for n, count in enumerate(counts)]
-
-
-def draw(lengths: Mapping[str, np.ndarray], path: str | Path) -> None:
-    """Write a picture (PNG): a panel for each item, its title the name, its values int [N] lengths."""
+def plot_lengths(lengths: Mapping[str, np.ndarray], path: str | Path) -> None:
+    """Plot a histogram for each item as PNG: int [N] lengths in tokens by name, the panel's title."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -33,5 +25,4 @@ def draw(lengths: Mapping[str, np.ndarray], path: str | Path) -> None:
         axis.set_ylabel("examples")
         axis.legend(frameon=False)
         axis.spines[["top", "right"]].set_visible(False)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    save_figure(figure, path)
