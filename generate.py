@@ -38,7 +38,7 @@ class GenerateOptions(DecodingOptions):
     interactive: bool = False
     """Answer each line as soon as it is read, as at a terminal: for a pipe that stays open."""
     prompt: str | None = None
-    """What a language model is to go on from; without, all of stdin, or at a terminal each line."""
+    """The prompt of a language model; without, all of stdin, or at a terminal each line."""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Train one experiment.
 
     python train.py                                        list the experiments
-    python train.py dates                                  train one, or go on where it stopped
+    python train.py dates                                  train one, or resume it
     python train.py dates --optimizer.peak_lr 1e-3         with another option (dates --help shows all)
     python train.py runs/dates/config.json                 the run that this file describes
 

@@ -14,7 +14,7 @@ from analysis.style import save_figure
 
 VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 CELL = 0.2
-"""Inches per token on either axis, which leaves room for a character of 9 points."""
+"""Inches per token on either axis, enough for a character of 9 points."""
 
 
 def attention_map(

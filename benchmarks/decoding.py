@@ -3,7 +3,7 @@
     python benchmarks/decoding.py
 
 A decoder-only model of 6 layers, d_model 384, 6 heads, vocabulary 8,192; 16 prompts of 32 tokens, continued by 128. No
-row ends early. Ratios count: times are those of the machine at hand. The comparison wants `pip install -e .[bench]`.
+row ends early. Compare ratios: times depend on the machine. The comparison wants `pip install -e .[bench]`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def rows_per_bucket(
 
     The budget, if it is not 0, is of the wider side, padding counted: budget // width, rounded down to a multiple of
     `multiple`, and at least `multiple`, even if that is more than the budget. `multiple` is a setting and not the
-    number of devices at hand, so that a run goes on with the same batches on another number of them.
+    number of devices, so that a run resumes with the same batches on another number of them.
     """
     if not tokens_per_batch:
         return (batch_size,) * len(widths)
@@ -81,11 +81,11 @@ def rows_per_bucket(
 def _candidates(lengths: np.ndarray) -> list[np.ndarray]:
     """For each side the lengths that occur, or so many quantiles of them that all combinations are few enough."""
     sides = [np.unique(side) for side in lengths.T]
-    room = _CANDIDATES
+    budget = _CANDIDATES
     for left, side in zip(range(len(sides), 0, -1), sorted(range(len(sides)), key=lambda n: len(sides[n]))):
-        most = int(room ** (1 / left) + 1e-9)
+        most = int(budget ** (1 / left) + 1e-9)
         if len(sides[side]) > most:
             points = np.linspace(0, 1, most + 1)[1:]
             sides[side] = np.unique(np.quantile(lengths[:, side], points, method="higher"))
-        room //= len(sides[side])
+        budget //= len(sides[side])
     return sides

@@ -1,4 +1,4 @@
-"""A dataset that has been read and encoded, as training and evaluation see it: batches by number, and by split."""
+"""Tokenized datasets, and their batches for training and evaluation."""
 
 import itertools
 import math
@@ -68,7 +68,7 @@ class Data(EncodedDatasets, ABC):
     def save_tokenizers(self, directory: str | Path) -> None:
         """Write `tokenizer_SIDE.json` for each side; `load(config, tokenizers_from=directory)` reads them.
 
-        All of them or, if that is interrupted, no directory. One that is there stays as it is.
+        The directory is written whole or, if interrupted, not at all. An existing one is left as it is.
         """
         directory = Path(directory)
         if directory.exists():
@@ -85,10 +85,9 @@ class Data(EncodedDatasets, ABC):
             shutil.rmtree(temporary)  # another process of the same run was faster
 
     def examples(self, split: str) -> Examples | ConcatExamples:
-        """The examples of `split` as dicts of str, in file order (text: whole documents).
+        """Return the examples of `split` as dicts of str, in file order (text: whole documents).
 
-        Of a mixture, those of all sources that have the split, one source behind the other. Raises ValueError for a
-        split that none has.
+        Of a mixture, those of all datasets that have the split, concatenated. Raises ValueError if none has.
         """
         parts = [Examples(dataset, split) for dataset in datasets_with(self.datasets, split)]
         return parts[0] if len(parts) == 1 else ConcatExamples(parts)
@@ -100,7 +99,7 @@ class Data(EncodedDatasets, ABC):
 
     @property
     def num_train_examples(self) -> int:
-        """Rows of one epoch of `train_batches`, filling not counted (text: rows). Of a mixture, of all sources."""
+        """Rows of one epoch of `train_batches`, filling not counted (text: rows). Of a mixture, of all datasets."""
         return sum(map(len, self._train_rows()))
 
     @property
@@ -115,21 +114,21 @@ class Data(EncodedDatasets, ABC):
         return tuple((rows, *widths) for rows, widths in zip(self.batch_sizes, self.widths, strict=True))
 
     def blank_batches(self) -> list[Batch]:
-        """A batch of nothing but padding for each shape that `train_batches` gives, narrow to wide: what to compile."""
+        """Return a batch of padding for each shape of `train_batches`, narrow to wide, to compile a step with."""
         return [self._batch("train", np.full(rows, -1), bucket) for bucket, rows in enumerate(self.batch_sizes)]
 
     @property
     def batches_per_epoch(self) -> int:
-        """Training batches that hold every example once; of a mixture, those in which each source has come round."""
+        """Training batches of one epoch; of a mixture, as many as hold every example of each dataset at least once."""
         return max(
             math.ceil(plan.batches_per_epoch / weight)
             for plan, weight in zip(self._train_plan(0).plans, self.mixture_weights, strict=True)
         )
 
     def padding(self) -> tuple[float, int]:
-        """The part of all tokens in training batches, inputs of both sides, that is padding; and tokens a batch.
+        """Return the share of padding among the tokens of training batches, inputs of both sides, and tokens per batch.
 
-        Both on average over whole epochs, a mixture's sources by their shares.
+        Both are means over whole epochs; a mixture's datasets count by their shares.
         """
         real, held = Fraction(0), Fraction(0)
         sizes = [rows * sum(widths) for rows, *widths in self.shapes]
@@ -143,13 +142,13 @@ class Data(EncodedDatasets, ABC):
     def train_batches(
         self, seed: int, start: int = 0, process: int = 0, processes: int = 1, workers: int = 0
     ) -> Iterator[Batch]:
-        """Batches for ever, from global batch index `start` on; the next ones are prepared meanwhile.
+        """Return an endless iterator of training batches from global batch index `start` on; it prefetches.
 
         Starting at k gives what starting at 0 gives after k batches, whatever the other arguments are or have been.
 
         Args:
           seed: of the order.
-          start: batches that have been consumed; the position in the data, all of it.
+          start: batches that have been consumed; the whole position in the data.
           process, processes: each of several training processes gets its own rows of every batch.
           workers: processes of Grain's that put batches together, each with a copy of the data; 0: threads of this one,
             which are seven times faster where a batch is only cut out of memory, as here. The program must start
@@ -222,7 +221,7 @@ def datasets_with(datasets: Sequence[Dataset], split: str) -> list[Dataset]:
 
 
 def tokenizer_file(directory: str | Path, side: str) -> Path:
-    """Where the tokenizer of `side` is kept in a run's directory of tokenizers."""
+    """Return the path of the tokenizer of `side` in a run's directory of tokenizers."""
     return Path(directory) / f"tokenizer_{side}.json"
 
 
@@ -235,6 +234,6 @@ def _read(make: Callable[[int], Batch], start: int, workers: int) -> Iterator[Ba
         from absl import flags
 
         if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # Grain's processes ask for it
+            flags.FLAGS.mark_as_parsed()  # Grain's processes read the flags
         batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
     return iter(batches)

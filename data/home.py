@@ -1,4 +1,4 @@
-"""The home directory in paths that people write: `~` stands for it, and never becomes a directory of that name."""
+"""Expand `~` in paths that users type; it never becomes a directory of that name."""
 
 import os
 

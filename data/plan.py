@@ -1,8 +1,7 @@
-"""Which examples make up which batch: pure functions of the global batch index.
+"""Batch plans: which examples make up which batch, as pure functions of the global batch index.
 
-The position in the data is one integer, the number of batches consumed. Whoever knows it, the seed and the lengths of
-the examples can go on with the very same batches, on any number of workers, processes or devices: there is no iterator
-state.
+The position in the data is one integer, the number of batches consumed. With it, the seed and the lengths of the
+examples a run resumes with the same batches on any number of workers, processes or devices: there is no iterator state.
 """
 
 import math
@@ -19,13 +18,13 @@ from data.seeds import check_seed
 
 @dataclass
 class TrainPlan:
-    """Batches for ever. An epoch is always `batches_per_epoch` of them, and holds every example exactly once.
+    """An endless sequence of training batches: epochs of `batches_per_epoch`, each with every example exactly once.
 
     An epoch shuffles all examples, sorts them by bucket (within one they stay in random order), cuts that sequence into
     batches, and shuffles the batches. What is left of a bucket when its full batches are cut goes in front of the next
     one, which is wider. What is left at the very end is not dropped: the last bucket's examples are dealt out evenly
-    to as few batches as hold them, which so miss a row each, or some. Row -1 stands for the missing ones, behind the
-    others. So of an epoch's batches only those of the last bucket have rows -1, fewer than one batch of them together.
+    to as few batches as hold them, each filled up with rows of padding, id -1, at its end. So of an epoch's batches only
+    those of the last bucket have rows -1, fewer than one batch of them together.
 
     How many batches of which bucket an epoch has is the same for all epochs; which examples they hold depends on
     (seed, epoch) alone. With one bucket, the examples come in the shuffled order itself, whatever the batch size.
@@ -39,7 +38,7 @@ class TrainPlan:
     """Rows of a batch, for each bucket."""
     seed: int
     stream: int = 0
-    """Sources of a mixture have different streams, and so different orders."""
+    """Datasets of a mixture have different streams, and so different orders."""
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False, repr=False)
     _lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -108,7 +107,7 @@ class EvalPlan(Sequence):
     """Every example exactly once: bucket by bucket, and in file order within each.
 
     Item n is batch n as `TrainPlan` gives them: examples (int64 [rows of its bucket], -1 at the end: none) and bucket.
-    With one bucket the order is that of the file. Otherwise whoever wants that puts results where the numbers say.
+    With one bucket the order is that of the file. Otherwise results are put in order by the examples' numbers.
     """
 
     def __init__(self, buckets: np.ndarray, rows: Sequence[int]) -> None:

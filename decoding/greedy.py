@@ -36,7 +36,7 @@ def greedy(
       suppress_ids: nor are these, such as PAD and BOS, which no training target has.
 
     Raises:
-      ValueError: more tokens than a `BoundedStep` has room for; a vocabulary larger than the logits, or ids to
+      ValueError: more tokens than the capacity of a `BoundedStep`; a vocabulary larger than the logits, or ids to
         suppress that it does not have, or all that it has.
     """
 

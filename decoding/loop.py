@@ -31,7 +31,7 @@ def decode(
     distribution. What may not be written has the logit −∞ (`suppressed`).
 
     Raises:
-      ValueError: more tokens than a `BoundedStep` has room for; as `suppressed`.
+      ValueError: more tokens than the capacity of a `BoundedStep`; as `suppressed`.
     """
     check_room(step, max_tokens)
     first = jnp.asarray(first)

@@ -1,4 +1,4 @@
-"""From a model and what it is given to what decoding takes: a step function, its cache, each row's first token.
+"""Prefill: encode the source or read the prompt, and return a step function, its cache and each row's last token.
 
     greedy(*start_language_model(model, params, prompt, lengths, max_tokens=50), max_tokens=50, end_id=2, pad_id=0)
 
@@ -35,12 +35,12 @@ def prefill_language_model(
     *,
     max_tokens: int,
 ) -> DecodeInputs:
-    """The continuation of each row of `prompt`.
+    """Read the prompt of each row into a cache, to decode its continuation.
 
     Args:
       model: a `LanguageModel`, or a `DecodableModel`.
       lengths: tokens in each row, at least 1; what follows them is padding. None: all T.
-      max_tokens: how many the cache has room for besides the prompt.
+      max_tokens: capacity of the cache besides the prompt.
 
     Raises:
       ValueError: prompt and continuation are longer than the model's longest sequence; a model of one's own lacks what
@@ -65,7 +65,7 @@ def prefill_transformer(
     *,
     max_tokens: int,
 ) -> DecodeInputs:
-    """The target of each row of `source`, which begins with `prompt`: BOS at least.
+    """Encode each row of `source` and read the beginning of its target, `prompt` (BOS at least), into a cache.
 
     The source is read, and the decoder's keys and values for it are made, once. Args and errors as above.
     """

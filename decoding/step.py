@@ -23,7 +23,7 @@ Step = Callable[[Cache, Int[Array, " B"]], tuple[Cache, Float[Array, "B V"]]]
 
 @dataclass(frozen=True, eq=False)
 class BoundedStep:
-    """A step whose cache has room for so many tokens only: more are refused before any is decoded."""
+    """A step function with a cache of fixed capacity: decoding more tokens is refused before it starts."""
 
     step: Step
     capacity: int
@@ -57,7 +57,7 @@ class Decoded(NamedTuple):
 
 
 def check_room(step: Step, max_tokens: int) -> None:
-    """Raises ValueError if `step` has no room for `max_tokens` tokens, or there are none to decode."""
+    """Raises ValueError unless 1 ≤ `max_tokens` ≤ the capacity of `step`."""
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
     if isinstance(step, BoundedStep) and max_tokens > step.capacity:

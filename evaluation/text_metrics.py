@@ -1,6 +1,6 @@
 """Corpus-level metrics of texts against references: exact match, BLEU, chrF, error rates, bits per byte.
 
-Texts are compared as they are. Whoever wants case, punctuation or tokenisation ignored normalises both sides first.
+Texts are compared as they are: to ignore case, punctuation or tokenisation, normalise both sides first.
 A corpus's score is never the mean of its sentences' scores: errors and lengths are added, and divided once.
 """
 

@@ -1,8 +1,7 @@
-"""What an experiment is: a config, and the functions that make a run of it.
+"""An experiment: a config, and the functions that make a run of it.
 
-Every function has a standard version and may be replaced by the card that wants another one: the model, the loss, the
-optimizer, the schedule, the step, the report. They import what they need when they are called, since a card must be
-readable by the command line without waiting for JAX.
+Each function has a standard version that an experiment may replace: data, model, loss, optimizer, schedule, step,
+report. They import what they need when they are called, so that the command line reads an experiment without JAX.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ ModelConfig = TypeVar("ModelConfig", TransformerConfig, LanguageModelConfig)
 
 @dataclass(frozen=True)
 class Config(Generic[ModelConfig]):
-    """All that a run can be told on the command line. Saved with the run; alone suffices to run it again."""
+    """The options of a run, each settable on the command line. Saved with the run, and sufficient to repeat it."""
 
     data: DataConfig
     model: ModelConfig
@@ -159,7 +158,7 @@ def standard_step(config: Config, loss: Loss, optimizer: Optimizer, schedule: Sc
 
 @dataclass(frozen=True)
 class Experiment:
-    """A card. Derive one from another with `dataclasses.replace`, or by calling its `experiment()` and changing it."""
+    """An experiment; `dataclasses.replace` derives another from it."""
 
     name: str
     config: Config
@@ -180,8 +179,8 @@ class Experiment:
     """Further validation metrics, measured at each evaluation with the current parameters; train.best_metric may name
     one of them that `metrics` declares. `experiments.reports.decoded_metrics` makes such a function."""
     metrics: Mapping[str, Direction] = dataclasses.field(default_factory=lambda: STANDARD_METRICS)
-    """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. Whoever adds
-    one, by a loss or by `validation_metrics`, declares it: metrics=STANDARD_METRICS | {"ter": "min"}."""
+    """Which way each validation metric is better, "min" or "max", of all that train.best_metric may name. A metric
+    added by a loss or by `validation_metrics` is declared here: metrics=STANDARD_METRICS | {"ter": "min"}."""
     baselines: Callable[[Config], Sequence[Experiment]] | None = None
     """Experiments to compare with, given this one's config: trained after it in directories of its own, and their
     metrics reported beside its own as NAME_METRIC."""

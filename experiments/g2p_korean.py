@@ -15,7 +15,7 @@ from training.config import OptimizerConfig, TrainConfig
 
 
 def experiment() -> Experiment:
-    """Three layers each way over jamo (NFD), so that 67 symbols stand for thousands of syllables; large batches."""
+    """Three layers each way over jamo (NFD), so that 67 symbols spell thousands of syllables; large batches."""
     config = Config(
         data=DataConfig(
             source="tsv:sigmorphon2021_korean/kor",

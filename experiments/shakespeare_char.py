@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from inference.trained_model import TrainedModel
 
 NANOGPT = 1.921
-"""nanoGPT's validation loss after the same 2,000 steps of 768 characters, over 200 batches, as run for this card; its
+"""nanoGPT's validation loss after the same 2,000 steps of 768 characters, over 200 batches, as run for this experiment; its
 README has 1.88, over 20."""
 
 CHARACTERS = 111_540

@@ -63,7 +63,7 @@ def language_model_features(
     """Features (the final norm's output) at each of `tokens`; attention weights [L, B, H, T, T] if they are asked for.
 
     Args:
-      valid: False at tokens that nobody may see. Padding at the end of a row needs none: it is in the future.
+      valid: False at tokens that must not be attended to. Padding at the end of a row needs none: it is in the future.
       segments: documents packed into a row, which do not see each other; give `positions` that restart with them.
       positions: 0 … T−1 unless given.
 

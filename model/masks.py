@@ -38,7 +38,7 @@ def segment_mask(query_segments: Int[Array, "B T"], key_segments: Int[Array, "B 
 
 
 def combine_masks(*masks: Bool[Array, "..."] | None) -> Bool[Array, "..."] | None:
-    """All of the masks at once (logical and); None stands for "everything is visible".
+    """Combine masks by logical and; a mask None hides nothing.
 
     Raises:
       TypeError: a mask is not boolean.

@@ -40,7 +40,7 @@ def with_finite_flags(step: TrainStep) -> TrainStep:
     """`step`, whose metrics tell besides whether the state that it returns is finite.
 
     Any step, an experiment's own too: a finite loss and gradient do not tell what the update has made of the
-    parameters. The flags stay on the device with the other metrics, so nobody waits for them.
+    parameters. The flags stay on the device with the other metrics, so reading them adds no synchronisation.
     """
 
     def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:

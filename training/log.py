@@ -28,10 +28,10 @@ class MetricLogger:
 
     The metrics are device arrays of computations that may still run. A window is fetched when the step after it has
     been dispatched, so the device is never idle for it. `flush` fetches what is left, before an evaluation or a save;
-    what it got of a window that is still open is saved with the state, so a run that goes on writes the same rows.
+    what it got of a window that is still open is saved with the state, so a resumed run writes the same rows.
 
     Args:
-      window: `pending` of the run that goes on.
+      window: `pending`, as the checkpoint of a resumed run has it.
     """
 
     def __init__(self, writer: Writer, progress: Progress, every: int, window: Mapping[str, Any] | None = None):

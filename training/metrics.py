@@ -12,7 +12,7 @@ class MetricAccumulator:
     """Running totals of metrics that come as pairs (sum, count).
 
     Sums are added in float64 and counts as integers, so the means do not depend on how the examples were
-    split into batches. Two plain dicts: `dataclasses.asdict(totals)` is JSON, and `MetricAccumulator(**that)` goes on
+    split into batches. Two plain dicts: `dataclasses.asdict(totals)` is JSON, and `MetricAccumulator(**that)` continues
     from it.
     """
 

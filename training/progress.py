@@ -84,7 +84,7 @@ class Progress:
 
     @contextlib.contextmanager
     def paused(self, activity: str) -> Iterator[None]:
-        """Show `activity` ("evaluating") while something else than training goes on, and stop the speed's clock."""
+        """Show `activity` ("evaluating") instead of the speed, and leave its time out of the speed."""
         began, line = time.monotonic(), self._line
         if self._bar is not None or self._notebook is not None:
             self._line = f"step {self._step:,}/{self._total:,}  {activity}"

@@ -55,10 +55,10 @@ def make_train_step(
     counts add, so neither microbatches nor devices change the loss or the gradient.
 
     A batch whose loss counts nothing (no real token in any row) makes no update: parameters and optimizer state, with
-    its moments, counts and moving average, keep their bits. The step is counted, so the schedule goes on.
+    its moments, counts and moving average, keep their bits. The step is counted, so the schedule advances.
 
     Args:
-      accumulation: microbatches that a batch is cut into, row-wise, one after another; must divide the batch. Each has
+      grad_accumulation_steps: microbatches that a batch is cut into, row-wise, one after another; must divide the batch. Each has
         dropout masks of its own.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop: it finishes its step, saves, and goes on from there when it is started again."""
+"""Preemption: on a signal a run finishes its step and saves; started again, it resumes from there."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 def write_atomically(path: Path, content: str | bytes, *, overwrite: bool = True) -> bool:
     """Write a temporary file beside `path`, then rename it; return whether `path` now has this content.
 
-    Whoever reads `path` finds the old file or the new one, also if this process is killed. Text becomes UTF-8.
+    A reader of `path` finds the old file or the new one, also if this process is killed. Text becomes UTF-8.
 
     Args:
         overwrite: False: a file that is there already stays, and the answer is False; of several processes that write

@@ -181,7 +181,7 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
     if differences:
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
         # Another process may just have begun, so this one cannot tell that the directory is free.
-        free = "" if run.has_progress else "it has kept no step yet; if nobody is training it, remove it, or "
+        free = "" if run.has_progress else "it has kept no step yet; if no process is training it, remove it, or "
         raise RunDirectoryError(
             f"{run.path} is the directory of another run: {', '.join(differences[:3])}{more}; {free}"
             "choose another --workdir"

@@ -4,7 +4,7 @@ PATH (of text: and tsv:) and PREFIX (of parallel:) may be
 
     a file                       all there is (parallel: PREFIX.en and PREFIX.de); held-out splits are drawn from it
     a directory                  its files named by split: train.tsv, kor_dev.tsv, test_2016_flickr.en.gz, ...
-    what such names begin with   kor stands for kor_train.tsv, kor_dev.tsv and kor_test.tsv
+    what such names begin with   kor names kor_train.tsv, kor_dev.tsv and kor_test.tsv
     TRAIN+VALIDATION[+TEST]      each a file (parallel: what two files' names have in common)
 
 A name is BEGINNING SPLIT [MORE] .EXTENSION [.gz]; SPLIT is train or training; valid, validation, val or dev; test. MORE
@@ -20,7 +20,7 @@ from data.home import expand_home
 from data.sources.grammar import Source
 
 WHOLE = "whole"
-"""Stands for the split of files whose names say nothing of splits."""
+"""Key of files whose names have no split in them."""
 
 _EXTENSIONS = {"text": {"txt", "text", "tokens", "raw"}, "tsv": {"tsv", "txt", "tab"}}
 _SPLIT_NAMES = {"training": "train", "valid": "validation", "val": "validation", "dev": "validation"}

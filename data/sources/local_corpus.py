@@ -54,7 +54,7 @@ class LocalSource:
         return cls(source, *corpus_files(source))
 
     def digest(self) -> str:
-        """20 hexadecimal digits that stand for the files' content, their splits, and the columns or languages taken.
+        """A digest, 20 hexadecimal digits, of the files' content, their splits, and the columns or languages taken.
 
         Raises ValueError for a file that is empty or cannot be read.
         """

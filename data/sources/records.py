@@ -1,4 +1,4 @@
-"""The texts of a prepared dataset: one by one as they are shown, or a whole split at once as they are encoded."""
+"""Read the texts of a prepared dataset: single examples, or all of a split at once."""
 
 import bisect
 import itertools
@@ -35,7 +35,7 @@ class DatasetView:
     columns: Mapping[str, str]
     """Our name (source and target, or text) -> the feature's."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Split -> the TFDS slice that it stands for, where that is not the split of this name."""
+    """Split -> TFDS slice, for splits that are a part of another."""
 
     @property
     def data_path(self) -> Any:
@@ -51,7 +51,7 @@ class DatasetView:
 
 @dataclass(frozen=True)
 class DatasetViewInfo:
-    """What is asked of a `DatasetInfo`, for `DatasetView`."""
+    """The `info` of a `DatasetView`: the fields of `tfds.core.DatasetInfo` that reading needs."""
 
     info: "tfds.core.DatasetInfo"
     columns: Mapping[str, str]
@@ -96,7 +96,7 @@ class Examples(Sequence):
 
 
 class ConcatExamples(Sequence):
-    """Those of several sources, one source behind the other."""
+    """The examples of several datasets, concatenated."""
 
     def __init__(self, parts: Sequence[Examples]) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""TFDS's own datasets: read where they are prepared, and prepared where TensorFlow and a network are at hand."""
+"""TFDS datasets: read those that are prepared; prepare them, which takes TensorFlow and a network."""
 
 import importlib.util
 import socket
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOST = ("storage.googleapis.com", 443)
 """Where TFDS itself looks first, whatever it prepares."""
 PATIENCE = 3.0
-"""Seconds to wait for that host. TFDS would try again for 205."""
+"""Seconds to wait for that host; TFDS itself retries for 205."""
 HELD_OUT = 0.01
 """Share of the training split that validates where a dataset has no validation split (lm1b: as much as its test)."""
 

@@ -17,7 +17,7 @@ BOS = 1
 EOS = 2
 """End of sentence: the last label. Not PAD, so that a model learns where to stop."""
 UNK = 3
-"""Stands for a token that the training split lacks."""
+"""Id of every token that the training split lacks."""
 NUM_SPECIAL = 4
 
 REPLACEMENT = "\ufffd"
@@ -36,7 +36,7 @@ class Tokenizer(ABC):
     pretokenized unless `@@` joins words; of a `tokenizer.json` as far as its own normaliser and decoder let them.
 
     Nothing is promised of ids that no text was encoded to, which a model may write, nor where one of them is UNK. Text
-    can be spelt in other pieces than `encode` takes, and U+FFFD, which stands for UNK in a text, is encoded like any
+    can be spelt in other pieces than `encode` takes, and U+FFFD, which is UNK in a text, is encoded like any
     other character: to UNK only where the vocabulary lacks it.
     """
 

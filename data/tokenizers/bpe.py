@@ -16,7 +16,7 @@ _CHUNK = 16_384
 
 
 class SubwordTokenizer(Tokenizer):
-    """A tokenizer of Hugging Face's, its ids moved up by 4 to make room for ours.
+    """A tokenizer of Hugging Face `tokenizers`, its ids shifted by the 4 special ones of this library.
 
     Of `train`: `decode(encode(text))` is the normalised text for every string without lone surrogates, for pieces are
     made of bytes, so none is unknown; a lone surrogate, which no UTF-8 file can hold, becomes U+FFFD. Of a file:
@@ -57,7 +57,7 @@ class SubwordTokenizer(Tokenizer):
         """Byte-level BPE with at most `vocab_size` ids, fewer where `texts` are too few for so many.
 
         Words are kept apart as GPT-2 does; a space belongs to the word behind it. Raises ValueError for a vocabulary
-        that has no room for the 256 bytes.
+        smaller than the 256 bytes.
         """
         from tokenizers import Tokenizer as HuggingFaceTokenizer
         from tokenizers import decoders, models, pre_tokenizers, trainers

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.config import DataConfig
+from data.pairs import source_batches
 from data.sequences import encode
 from data.tokenizers.base import EOS, PAD
 from tests.data.in_memory import builder_of, load_from
