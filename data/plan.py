@@ -23,8 +23,8 @@ class TrainPlan:
     An epoch shuffles all examples, sorts them by bucket (within one they stay in random order), cuts that sequence into
     batches, and shuffles the batches. What is left of a bucket when its full batches are cut goes in front of the next
     one, which is wider. What is left at the very end is not dropped: the last bucket's examples are dealt out evenly
-    to as few batches as hold them, each filled up with rows of padding, id -1, at its end. So of an epoch's batches only
-    those of the last bucket have rows -1, fewer than one batch of them together.
+    to as few batches as hold them, each filled up with rows of padding, id -1, at its end. So only the last bucket's
+    batches have rows -1, fewer than one batch of them together.
 
     How many batches of which bucket an epoch has is the same for all epochs; which examples they hold depends on
     (seed, epoch) alone. With one bucket, the examples come in the shuffled order itself, whatever the batch size.

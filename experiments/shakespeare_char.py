@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from inference.trained_model import TrainedModel
 
 NANOGPT = 1.921
-"""nanoGPT's validation loss after the same 2,000 steps of 768 characters, over 200 batches, as run for this experiment; its
-README has 1.88, over 20."""
+"""nanoGPT's validation loss after the same 2,000 steps of 768 characters, over 200 batches, measured here; its README
+has 1.88, over 20."""
 
 CHARACTERS = 111_540
 """Of the validation text: the last tenth of Tiny Shakespeare."""

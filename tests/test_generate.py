@@ -87,7 +87,7 @@ def test_odd_characters_neither_make_nor_lose_a_line(generate, spelling_run):
 
 def test_line_breaks_in_an_output_are_spaces(generate, monkeypatch, spelling_run):
     """Whatever a model writes, a line stays a line; and it is said."""
-    from data.tokenizers.base import CharacterTokenizer
+    from data.tokenizers.characters import CharacterTokenizer
 
     monkeypatch.setattr(CharacterTokenizer, "decode", lambda self, ids: "x\ry\r\nz\n")
     done = generate(spelling_run, stdin=b"ab\n\nabc\n")

@@ -5,9 +5,10 @@ from itertools import chain
 from pathlib import Path
 
 from data.config import DataConfig
-from data.tokenizers.base import CharacterTokenizer, Tokenizer, read_record
+from data.tokenizers.base import Tokenizer, read_record
 from data.tokenizers.bpe import SubwordTokenizer
 from data.tokenizers.bytes import ByteTokenizer
+from data.tokenizers.characters import CharacterTokenizer
 from data.tokenizers.words import WordTokenizer
 
 CLASSES: dict[str, type[Tokenizer]] = {

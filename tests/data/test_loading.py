@@ -10,7 +10,8 @@ from data.config import DataConfig
 from data.datasets.reverse import Reverse, ReverseConfig
 from data.prepare import prepare_builder
 from data.sequences import encode
-from data.tokenizers.base import BOS, EOS, PAD, UNK, CharacterTokenizer
+from data.tokenizers.base import BOS, EOS, PAD, UNK
+from data.tokenizers.characters import CharacterTokenizer
 from tests.data.in_memory import builder_of, load_from
 
 PAIRS = {

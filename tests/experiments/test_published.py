@@ -11,8 +11,8 @@ import tensorflow_datasets as tfds
 from data.buckets import rows_per_bucket
 from experiments import lm1b, ted_pt_en, tiny_shakespeare, wmt14_en_de_base, wmt14_en_de_big
 from model.config import TransformerConfig
-from model.parameter_count import count_parameters
 from tests.data.in_memory import generate
+from tests.model.parameter_count import count_parameters
 from train import train
 from training.schedules import SCHEDULES
 from workdir.train_state import new_state

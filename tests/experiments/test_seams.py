@@ -14,7 +14,7 @@ import pytest
 from data.config import DataConfig
 from data.loading import load_examples
 from data.spec import spec_of
-from data.tokenizers.base import CharacterTokenizer
+from data.tokenizers.characters import CharacterTokenizer
 from decoding import DecodeInputs, beam_search, greedy, log_likelihood, prefill_language_model, prefill_transformer
 from experiments.experiment import STANDARD_METRICS, Config, Experiment
 from inference.generation_config import DecodingOptions

@@ -8,8 +8,8 @@ import pytest
 
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel
-from model.parameter_count import count_parameters
 from model.transformer import Transformer
+from tests.model.parameter_count import count_parameters
 from tests.model.samples import combinations, named
 
 OPTIONS = {

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.tokenizers.base import BOS, EOS, NUM_SPECIAL, PAD, UNK, CharacterTokenizer
+from data.tokenizers.base import BOS, EOS, NUM_SPECIAL, PAD, UNK
+from data.tokenizers.characters import CharacterTokenizer
 
 AWKWARD = ["a\nb\r\n", "\u2028", "\0", "e\u0301", "\u00e9", "</s><pad>", "  \t ", "\ufeff", "\ufffd", "\U0001f600", ""]
 anything = st.text(st.characters(exclude_categories=()))  # lone surrogates too

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from data.config import DataConfig
 from data.loading import load
 from data.sequences import encode
-from data.tokenizers.base import BOS, EOS, NUM_SPECIAL, PAD, UNK, CharacterTokenizer
+from data.tokenizers.base import BOS, EOS, NUM_SPECIAL, PAD, UNK
 from data.tokenizers.bpe import SubwordTokenizer
 from data.tokenizers.bytes import ByteTokenizer
+from data.tokenizers.characters import CharacterTokenizer
 from data.tokenizers.factory import load_tokenizer, make_tokenizers
 from data.tokenizers.words import WordTokenizer
 
