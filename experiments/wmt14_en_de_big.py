@@ -16,7 +16,7 @@ from experiments.experiment import Experiment
 
 
 def experiment() -> Experiment:
-    """The experiment of the base model with the paper's changes: d 1,024, 16 heads, ff 4,096, dropout 0.3, 300,000 steps.
+    """The base model's experiment with the paper's changes: d 1,024, 16 heads, ff 4,096, dropout 0.3, 300,000 steps.
 
     214.17 million parameters (the paper says 213). The schedule's peak follows from d. A checkpoint each 600 steps, ten
     minutes at the paper's second a step, and the last 20 are kept.

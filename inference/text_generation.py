@@ -28,7 +28,7 @@ MAX_TOKENS = 500
 
 
 def continuation(trained: TrainedModel, prompt: str, options: DecodingOptions, number: int = 0) -> Iterator[str]:
-    """Generate the continuation of `prompt`, in pieces: until the model ends the document, or has written `options.max_tokens`.
+    """Generate text after `prompt`, in pieces, until the model ends the document or has written `options.max_tokens`.
 
     The model sees as many tokens as a row of its training had; the beginning of the text is a document's. As long as
     prompt and continuation are no more than that, the pieces together are what `greedy` or `sample` gives in one call:

@@ -4,8 +4,8 @@ p̂ = (1 − ε) · one-hot + ε / V: label smoothing as Szegedy et al. 2016 def
 vocabulary. Other codebases spread ε over V − 1 or V − 2 of them, which gives other numbers. ∂CE/∂z = p − p̂, and CE
 exceeds KL(p̂ ‖ p) by the entropy of p̂.
 
-A loss is a sum and a count, never a mean: sums add over microbatches, devices and evaluation batches, and the
-mean is one division at the end. Dividing by sentences instead of tokens is a loss that returns the number of sentences as count.
+A loss is a sum and a count, never a mean: sums add over microbatches, devices and evaluation batches, and the mean is
+one division at the end. To divide by sentences instead of tokens, a loss returns the number of sentences as count.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def make_train_step(
     its moments, counts and moving average, keep their bits. The step is counted, so the schedule advances.
 
     Args:
-      grad_accumulation_steps: microbatches that a batch is cut into, row-wise, one after another; must divide the batch. Each has
-        dropout masks of its own.
+      grad_accumulation_steps: microbatches that a batch is cut into, row-wise, one after another; must divide the batch.
+        Each has dropout masks of its own.
 
     Returns:
       The step. Its metrics are those of the loss, with "learning_rate" and "gradient_norm" (before clipping).
