@@ -58,7 +58,7 @@ def make_train_step(
     its moments, counts and moving average, keep their bits. The step is counted, so the schedule advances.
 
     Args:
-      grad_accumulation_steps: microbatches that a batch is cut into, row-wise, one after another; must divide the batch.
+      grad_accumulation_steps: microbatches that the rows of a batch are cut into, one after another; must divide them.
         Each has dropout masks of its own.
 
     Returns:
