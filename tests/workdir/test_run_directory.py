@@ -190,7 +190,7 @@ def test_what_fails_after_that_leaves_the_run(tmp_path, kept):
 def test_a_directory_without_progress_may_be_removed_and_the_message_says_so(tmp_path):
     """A process that was killed in its first step cannot take anything back, and one that runs must not lose it."""
     begun(tmp_path)
-    with pytest.raises(RunDirectoryError, match="has kept no step yet; if no process is training it, remove it, or choose"):
+    with pytest.raises(RunDirectoryError, match="has kept no step yet; if no process is training it, remove it, or"):
         open_run_directory(tmp_path, changed(train__steps=9))
 
 
