@@ -23,7 +23,7 @@ PROGRAM = "python evaluate.py"
 
 @dataclass(frozen=True)
 class DataPlace:
-    """Where the run's data lie now. They must be those that it was trained with."""
+    """Location of the run's data now. They must be those that it was trained with."""
 
     source: str = ""
     """As data.source of train.py; empty: as when the run began."""
@@ -33,7 +33,7 @@ class DataPlace:
 
 @dataclass(frozen=True)
 class EvaluateOptions(DecodingOptions):
-    """What is scored, and how."""
+    """Options of evaluate.py: the split, the task, and decoding."""
 
     split: str = "test"
     """Split to score: test, validation, train."""
@@ -49,7 +49,7 @@ class EvaluateOptions(DecodingOptions):
 
 
 def main() -> None:
-    """The command line."""
+    """Evaluate as the command line says."""
     from cli.options import parse_run
     from cli.terminal import exit_on_error, fail, log
 

@@ -1,4 +1,4 @@
-"""Text in, text out, with a trained run.
+"""Generate text with a trained run.
 
     python generate.py runs/dates < lines.txt > answers.txt               one line in, one line out
     python generate.py runs/dates --beam 4 --nbest 3 --checkpoint best    LINE ||| TEXT ||| SCORE, three for each line
@@ -27,7 +27,7 @@ PROGRAM = "python generate.py"
 
 @dataclass(frozen=True)
 class GenerateOptions(DecodingOptions):
-    """What is decoded, and what is written."""
+    """Options of generate.py: decoding, input and output."""
 
     checkpoint: str = "last"
     """best, last, STEP, average:K (of the last K checkpoints) or ema (the moving average, of --train.ema)."""
@@ -42,7 +42,7 @@ class GenerateOptions(DecodingOptions):
 
 
 def main() -> None:
-    """The command line."""
+    """Generate as the command line says."""
     from cli.options import parse_run
     from cli.terminal import exit_on_error, fail, log
 

@@ -1,4 +1,4 @@
-"""How people look at a run: figures and attention maps, drawn from plain arrays and dicts."""
+"""Figures of a run: training curves, attention maps, length histograms; drawn from plain arrays and dicts."""
 
 import logging
 

@@ -24,7 +24,7 @@ def attention_map(
     path: str | Path,
     title: str,
 ) -> Figure:
-    """One panel per head and one with the mean over the heads, saved as PNG.
+    """Plot one panel per head and one with the mean over the heads, as PNG.
 
     Rows are queries (target tokens), columns are keys (source tokens); all panels share one scale from 0 to 1.
 

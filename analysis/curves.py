@@ -26,7 +26,7 @@ LOG_RATIO = 30.0
 
 
 def training_curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Figure:
-    """Loss, fractions, further metrics and learning rate against the step, one panel each, saved as PNG.
+    """Plot loss, fractions, further metrics and learning rate against the step, one panel each, as PNG.
 
     Args:
         rows: rows of `metrics.jsonl`: {"step": 100, "split": "train", "loss": 1.25, "learning_rate": 1e-3, ...}.
@@ -101,7 +101,7 @@ def _fractions(axis: Axes, rows: Sequence[dict[str, Any]], names: list[str]) -> 
 
 
 def _splits(rows: Sequence[dict[str, Any]], name: str) -> list[str]:
-    """The splits that have the metric, training first."""
+    """Return the splits that have the metric, training first."""
     splits = dict.fromkeys(row["split"] for row in rows if name in row)
     return sorted(splits, key=lambda split: split != "train")
 

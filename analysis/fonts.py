@@ -13,7 +13,7 @@ HANGUL_PACKAGE = "koreanize_matplotlib"
 
 @functools.cache
 def font_families() -> list[str]:
-    """Font families for matplotlib's `font.family`: a glyph is taken from the first one that has it.
+    """Return font families for matplotlib's `font.family`: a glyph is taken from the first one that has it.
 
     Without the Hangul font figures are drawn all the same, and one warning says what they lack.
     """

@@ -1,4 +1,4 @@
-"""What all figures share: how they are saved."""
+"""Saving of figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write `figure` as PNG; the directory is made. The same numbers give the same file.
+    """Save `figure` as PNG, its directory created. The same numbers give the same file.
 
     A glyph that no font has is drawn as a box, and nothing is said of it: matplotlib would warn for each glyph of each
     figure.

@@ -1,4 +1,4 @@
-"""How fast decoding is: cached against uncached, greedy and beam search, and beside Hugging Face's `generate`.
+"""Speed of decoding: cached against uncached, greedy and beam search, and beside Hugging Face's `generate`.
 
     python benchmarks/decoding.py
 
@@ -36,7 +36,7 @@ NEVER = -1
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured."""
+    """Options of the benchmark: the model's shape and the lengths."""
 
     batch: int = 16
     """Prompts."""
@@ -137,7 +137,7 @@ def hugging_face(prompt: jax.Array, max_tokens: int, beams: int, dtype: str) -> 
 
 
 def fastest(run: Callable[[], object], repeats: int) -> float:
-    """Seconds, compilation not counted."""
+    """Measure the fastest call in seconds, compilation not counted."""
     run()
     times = []
     for _ in range(repeats):

@@ -26,7 +26,7 @@ EPOCHS = 10
 
 @dataclass(frozen=True)
 class Options:
-    """How it is measured."""
+    """Options of the benchmark."""
 
     tokens_per_batch: int = 4096
     """Budget of a batch."""
@@ -134,7 +134,7 @@ def model_speed(data: PairData, seconds: float, layers: int) -> float:
 
 
 def resident() -> float:
-    """Megabytes of this process in memory: now, or where the system does not say, at most so far."""
+    """Return the megabytes of this process in memory: now, or where the system does not say, at most so far."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6

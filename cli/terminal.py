@@ -1,4 +1,4 @@
-"""What a script says beside its results, and how it ends where something is wrong."""
+"""Messages of scripts on stderr, and their exit codes."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ class _DroppingStream:
 
 
 def fail(program: str, message: object, code: int = 2) -> NoReturn:
-    """One line on stderr, and the end: 2 for what was asked wrongly, 1 for what failed."""
+    """Print one line on stderr and exit: code 2 for a wrong request, 1 for a failure."""
     log(f"{program}: {message}")
     sys.exit(code)
 
 
 def log(message: object) -> None:
-    """On stderr, since stdout is for results."""
+    """Print `message` on stderr: stdout is for results."""
     if sys.stderr is not None:  # closed: then print would take stdout
         print(message, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def exit_on_error(program: str) -> Iterator[None]:
-    """What fails in here ends the script with status 1 and one line, Ctrl-C with 130.
+    """Exit with status 1 and one line on ValueError and OSError, with 130 on Ctrl-C.
 
     A reader of stdout that has seen enough (`| head`) ends it with 1 and nothing said.
     """
@@ -96,7 +96,7 @@ def exit_on_error(program: str) -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Whatever stdout still takes; else the interpreter would try once more at its end, and complain."""
+    """Flush stdout as far as it takes anything; else the interpreter would try again at its exit, and complain."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -105,5 +105,5 @@ def _flush() -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what `stream` still holds, and gets from now on, go nowhere."""
+    """Redirect `stream`, with what it still holds, to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,1 +1,1 @@
-"""What a model learns from: datasets, tokenizers, and batches in a reproducible order."""
+"""Data: datasets, tokenizers, and batches in a reproducible order."""

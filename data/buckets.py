@@ -1,4 +1,4 @@
-"""Shapes for sentences of like length, which are padded to one of a few: less padding, few programs to compile.
+"""Length buckets: sentences are padded to one of a few widths: less padding, few programs to compile.
 
 A shape has a width for each side, source and target, and the shapes form a chain: each is at least as wide as the one
 before on both sides. An example goes into the first that holds both of its sides.
@@ -10,7 +10,7 @@ _CANDIDATES = 1024
 
 
 def bucket_widths(lengths: np.ndarray, count: int, weights: np.ndarray | None = None) -> tuple[tuple[int, ...], ...]:
-    """The chain of at most `count` widths that pads to the fewest tokens, all sides together; the last holds all.
+    """Choose at most `count` widths that pad to the fewest tokens, all sides together; the last holds all.
 
     Exact, by dynamic programming over all pairs of lengths that occur, as long as there are no more than 1,024; beyond
     that over quantiles of the sides.
@@ -55,7 +55,7 @@ def bucket_widths(lengths: np.ndarray, count: int, weights: np.ndarray | None = 
 
 
 def find_buckets(lengths: np.ndarray, widths: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """int [N]: for each of `lengths` (int [N, sides]) the number of the first of `widths` that holds it.
+    """Find the first of `widths` that holds each of `lengths` (int [N, sides]): int [N].
 
     A side longer than the last width counts as if it were cut to that.
     """
@@ -67,7 +67,7 @@ def find_buckets(lengths: np.ndarray, widths: tuple[tuple[int, ...], ...]) -> np
 def rows_per_bucket(
     widths: tuple[tuple[int, ...], ...], batch_size: int, tokens_per_batch: int, multiple: int
 ) -> tuple[int, ...]:
-    """Rows of a batch for each of `widths`: `batch_size`, or what a budget of tokens allows.
+    """Return the rows of a batch for each of `widths`: `batch_size`, or what a budget of tokens allows.
 
     The budget, if it is not 0, is of the wider side, padding counted: budget // width, rounded down to a multiple of
     `multiple`, and at least `multiple`, even if that is more than the budget. `multiple` is a setting and not the
@@ -79,7 +79,7 @@ def rows_per_bucket(
 
 
 def _candidates(lengths: np.ndarray) -> list[np.ndarray]:
-    """For each side the lengths that occur, or so many quantiles of them that all combinations are few enough."""
+    """Return for each side the lengths that occur, or as many quantiles as keep the number of combinations small."""
     sides = [np.unique(side) for side in lengths.T]
     budget = _CANDIDATES
     for left, side in zip(range(len(sides), 0, -1), sorted(range(len(sides)), key=lambda n: len(sides[n]))):

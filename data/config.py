@@ -1,4 +1,4 @@
-"""The part of an experiment that says which data it learns from, and in which shape."""
+"""Data options of an experiment: the source, the tokenizers, and the lengths of batches."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints

@@ -62,7 +62,7 @@ class Data(EncodedDatasets, ABC):
 
     @property
     def vocab_sizes(self) -> dict[str, int]:
-        """Ids of each tokenizer."""
+        """Return the number of ids of each tokenizer."""
         return {side: tokenizer.vocab_size for side, tokenizer in self.tokenizers.items()}
 
     def save_tokenizers(self, directory: str | Path) -> None:
@@ -93,24 +93,27 @@ class Data(EncodedDatasets, ABC):
         return parts[0] if len(parts) == 1 else ConcatExamples(parts)
 
     def num_examples(self, split: str) -> int:
-        """Rows of `eval_batches(split)`, filling not counted. Raises ValueError for an unknown or empty split."""
+        """Return the rows of `eval_batches(split)`, padding rows not counted.
+
+        Raises ValueError for an unknown or empty split.
+        """
         datasets_with(self.datasets, split)
         return self._num_rows(split)
 
     @property
     def num_train_examples(self) -> int:
-        """Rows of one epoch of `train_batches`, filling not counted (text: rows). Of a mixture, of all datasets."""
+        """Return the rows of one epoch of `train_batches`, padding rows not counted. Of a mixture, of all datasets."""
         return sum(map(len, self._train_rows()))
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
-        """Rows of each bucket's batches, narrow to wide."""
+        """Return the rows of each bucket's batches, narrow to wide."""
         config = self.config
         return rows_per_bucket(self.widths, config.batch_size, config.tokens_per_batch, config.row_multiple)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Rows and widths of each bucket's batches, narrow to wide: (rows, source, target), or (rows, tokens)."""
+        """Return the shape of each bucket's batches, narrow to wide: (rows, source, target), or (rows, tokens)."""
         return tuple((rows, *widths) for rows, widths in zip(self.batch_sizes, self.widths, strict=True))
 
     def blank_batches(self) -> list[Batch]:
@@ -119,7 +122,7 @@ class Data(EncodedDatasets, ABC):
 
     @property
     def batches_per_epoch(self) -> int:
-        """Training batches of one epoch; of a mixture, as many as hold every example of each dataset at least once."""
+        """Return the training batches of one epoch; of a mixture, until every example of each dataset was seen."""
         return max(
             math.ceil(plan.batches_per_epoch / weight)
             for plan, weight in zip(self._train_plan(0).plans, self.mixture_weights, strict=True)
@@ -165,7 +168,7 @@ class Data(EncodedDatasets, ABC):
         return _read(partial(self._train_batch, plan, process, processes), start, workers)
 
     def eval_batches(self, split: str, batch_size: int | None = None) -> Iterator[Batch]:
-        """Every example of `split` exactly once; `batch["rows"]` (int32 [B]) has their numbers, -1 where there is none.
+        """Yield every example of `split` once; `batch["rows"]` (int32 [B]) has their numbers, -1 where there is none.
 
         Batches are of one bucket each, narrow to wide, and within a bucket in file order. They have the shapes of
         training batches, or those with `batch_size` rows. What is missing of a bucket's last batch is filled with rows

@@ -4,7 +4,7 @@ import os
 
 
 def expand_home(path: str, option: str) -> str:
-    """`path` with `~` or `~NAME` at its start replaced by that user's home directory.
+    """Replace `~` or `~NAME` at the start of `path` by that user's home directory.
 
     Raises ValueError, one line that names `option`, where there is no such directory: in a container, say, without
     $HOME and for a user whom the system does not know. The standard library would give `~` back as it is.
@@ -21,7 +21,7 @@ def expand_home(path: str, option: str) -> str:
 
 
 def data_directory(directory: str = "") -> str:
-    """Where prepared data are kept: `directory`, or else $TFDS_DATA_DIR, or else ~/tensorflow_datasets, as of TFDS.
+    """Return the directory of prepared data: `directory`, else $TFDS_DATA_DIR, else ~/tensorflow_datasets, as of TFDS.
 
     Raises ValueError as `expand_home`.
     """

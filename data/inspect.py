@@ -1,4 +1,4 @@
-"""Look at data before training on them.
+"""Inspection of data before training: sizes, lengths, examples, batches.
 
     python -m data.inspect tsv:corpus/kor --data.normalization NFD
     python -m data.inspect parallel:corpus/multi30k:en-de --data.tokenizer bpe --data.shared_vocabulary True
@@ -29,7 +29,7 @@ _BINS, _BAR = 12, 40
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the command line of `python -m data.inspect` can say."""
+    """Options of `python -m data.inspect`."""
 
     data: DataConfig
     picture: str = "lengths.png"
@@ -46,7 +46,7 @@ class Inspection:
 
 
 def inspect(options: Inspection) -> list[str]:
-    """The lines of the report; writes the picture. Raises ValueError as `data.loading.load`."""
+    """Return the lines of the report; writes the picture. Raises ValueError as `data.loading.load`."""
     data = load(options.data)
     lines = [
         *_counts(data),
@@ -143,12 +143,12 @@ def _batches(data: PairData | TextData, options: Inspection) -> Iterator[str]:
 
 
 def _ids(batch: dict[str, Any]) -> list[np.ndarray]:
-    """The arrays of ids in a batch's inputs."""
+    """Return the arrays of ids in a batch's inputs."""
     return [batch["inputs"][name] for name in ("source", "target", "tokens") if name in batch["inputs"]]
 
 
 def main() -> None:
-    """The command line."""
+    """Inspect the data that the command line names."""
     program, words = "python -m data.inspect", sys.argv[1:]
     if not words or words[0].startswith("-"):
         print(f"usage: {program} SOURCE [--data.option VALUE ...]   (SOURCE --help shows the options)\n\n{__doc__}")

@@ -1,4 +1,4 @@
-"""Whether the model takes what the data hold, asked where a line of a file can still be named."""
+"""Check that the model takes the lengths of the data, made where a line of a file can still be named."""
 
 from __future__ import annotations
 

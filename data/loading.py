@@ -1,4 +1,4 @@
-"""From a data config to batches: dicts of NumPy arrays, ready for the compiled step.
+"""Loading of data: from a data config to batches, dicts of NumPy arrays.
 
     pairs: {"inputs": {"source": [B, S], "target": [B, T]}, "labels": [B, T], "loss_mask": [B, T]}
     text:  {"inputs": {"tokens": [B, T]},                   "labels": [B, T], "loss_mask": [B, T]}

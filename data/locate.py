@@ -1,4 +1,4 @@
-"""Where an example of a user's stands: the file and the line, for messages."""
+"""Location of an example, file and line, for messages."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def locate(data: "PairData", side: str, row: int) -> str:
-    """Where training example `row` has its text of `side`: `FILE, line N`, or else `example N of SOURCE`."""
+    """Return where training example `row` has its text of `side`: `FILE, line N`, or else `example N of SOURCE`."""
     text = data.examples("train")[row][side]
     dataset, place = next((dataset, place) for dataset, place in data.examples_of("train") if row < place.stop)
     row -= place.start

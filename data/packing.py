@@ -1,4 +1,4 @@
-"""Documents packed into rows of one width: which token of the stream stands where.
+"""Packing of documents into rows of one width.
 
 A split's documents lie end to end in one stream of tokens. Whatever is longer than a row is cut into pieces of a row's
 width; a row then holds one or more pieces, side by side.
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Packing:
-    """P pieces in R rows."""
+    """Places of P pieces of a token stream in R rows."""
 
     width: int
     """Tokens of a row."""
@@ -30,7 +30,7 @@ class Packing:
         return len(self.first) - 1
 
     def places(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each place in `rows` (int [B]; -1: an empty row) three things, all int64 [B, width].
+        """Look up three things for each place in `rows` (int [B]; -1: an empty row), all int64 [B, width].
 
         The token's index in the stream, or -1 for padding; the number of its piece in the row, from 1 on, or 0; and its
         distance from the beginning of its piece, or 0.
@@ -52,7 +52,7 @@ class Packing:
 
 
 def pack(lengths: np.ndarray, width: int, begin: int = 0) -> Packing:
-    """Documents of these lengths (int [N]; 0: nothing of it) in few rows: the longest first, each where it fits best.
+    """Pack documents of these lengths (int [N]; 0: left out) in few rows: best fit, the longest first.
 
     A function of the lengths alone: the same documents share a row in every epoch, which is of no consequence where
     they do not see each other. Best-fit decreasing, taking all pieces of a length at once, so that 100,000 documents
@@ -108,12 +108,12 @@ def pack(lengths: np.ndarray, width: int, begin: int = 0) -> Packing:
 
 
 def join(packings: Sequence[Packing]) -> Packing:
-    """The rows of all `packings`, which have one width and one stream, one behind the other."""
+    """Concatenate the rows of `packings`, which have one width and one stream."""
     parts = [np.concatenate([getattr(each, name) for each in packings]) for name in ("begin", "length", "offset")]
     counts = np.concatenate([np.diff(each.first) for each in packings])
     return Packing(packings[0].width, *parts, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 def _count_up(counts: np.ndarray) -> np.ndarray:
-    """0 … counts[0]−1, 0 … counts[1]−1, and so on (int64 [sum of counts])."""
+    """Return 0 … counts[0]−1, 0 … counts[1]−1, and so on (int64 [sum of counts])."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,4 +1,4 @@
-"""Sentences and what they are to be turned into: for an encoder–decoder."""
+"""Batches of sentence pairs, for an encoder–decoder."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from data.tokenizers.base import BOS, EOS, PAD
 
 @dataclass(frozen=True)
 class PairData(Data):
-    """Pairs of a source and a target.
+    """Pairs of a source and a target as batches.
 
     A pair with a side longer than its maximum is left out of training (half a sentence would teach a wrong answer), and
     cut in evaluation, where every pair counts: the source keeps its EOS, the target loses it. `load` counts both.

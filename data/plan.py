@@ -64,11 +64,11 @@ class TrainPlan:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches that hold every example once."""
+        """Return the number of batches that hold every example once."""
         return len(self._ends)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        """Examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
+        """Return the examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
         if index < 0:
             raise IndexError(f"batch index must not be negative, but is {index}")
         epoch, index = divmod(index, self.batches_per_epoch)
@@ -79,7 +79,7 @@ class TrainPlan:
         return _fill(chosen, self.rows[bucket]), bucket
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The examples in the order in which they are cut into batches, and the order of the batches."""
+        """Return the order of an epoch's examples, as they are cut into batches, and of its batches."""
         with self._lock:  # else every reading thread would make the same permutation at a seam
             if epoch not in self._epochs:
                 # Two orders serve all reading threads around a seam; older ones go, to free their memory.
@@ -96,7 +96,7 @@ class TrainPlan:
             return self._epochs[epoch]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For worker processes, which make their own lock and orders."""
+        """Drop the lock and the cached orders, which worker processes make anew."""
         return self.__dict__ | {"_lock": None, "_epochs": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ class EvalPlan(Sequence):
 
 
 def process_shard(rows: np.ndarray, process: int, processes: int) -> np.ndarray:
-    """What process number `process` of `processes` takes of a batch's rows: an equal, contiguous part.
+    """Return the rows of a batch that process `process` of `processes` reads: an equal, contiguous part.
 
     Raises ValueError unless the rows can be divided evenly.
     """
@@ -142,7 +142,7 @@ def process_shard(rows: np.ndarray, process: int, processes: int) -> np.ndarray:
 
 
 def _fill(examples: np.ndarray, rows: int) -> np.ndarray:
-    """A new array of `rows` examples, -1 where there are none."""
+    """Pad `examples` to `rows` numbers, -1 where there are none."""
     filled = np.full(rows, -1, np.int64)
     filled[: len(examples)] = examples
     return filled
@@ -180,7 +180,7 @@ class MixturePlan:
     """int [N] for each dataset: the numbers of its examples among those of all."""
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        """Examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
+        """Return the examples of batch `index` (int64 [rows of its bucket], -1: none), and its bucket."""
         if index < 0:
             raise IndexError(f"batch index must not be negative, but is {index}")
         dataset, number = dataset_at(index, self.weights)

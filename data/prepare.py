@@ -1,4 +1,4 @@
-"""From a data source to its data on disk, prepared once and then reused.
+"""Preparation of data: from a data source to files on disk, made once and then reused.
 
     python -m data.prepare tfds:wmt14_translate/de-en      a dataset of TFDS; takes TensorFlow and a network, once
     python -m data.prepare parallel:corpus/multi30k:en-de  any other source; training would do it too
@@ -36,14 +36,14 @@ BUILDERS = {
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """What the command line of `python -m data.prepare` can say behind the sources."""
+    """Options of `python -m data.prepare`, after the sources."""
 
     directory: str = ""
     """Where to keep the data, as data.directory; empty: $TFDS_DATA_DIR, or else ~/tensorflow_datasets."""
 
 
 def prepare(source: str, directory: str = "") -> "tfds.core.DatasetBuilder | DatasetView":
-    """The TFDS builder of data source `source` (`data.sources.grammar` has the grammar), its array_record files ready.
+    """Return the TFDS builder of `source` (`data.sources.grammar` has the grammar), its array_record files ready.
 
     `directory` is where TFDS keeps data; empty means TFDS's own choice ($TFDS_DATA_DIR, or ~/tensorflow_datasets).
     What has been prepared there before is reused; files of the user's by a digest of their content. Raises ValueError,
@@ -86,7 +86,7 @@ def _prepare_local(source: Source, directory: str) -> "DatasetView":
 
 
 def main() -> None:
-    """The command line."""
+    """Prepare the sources that the command line names."""
     program, words = "python -m data.prepare", sys.argv[1:]
     texts = list(takewhile(lambda word: not word.startswith("-"), words))
     try:

@@ -1,4 +1,4 @@
-"""The range of a seed."""
+"""Check of seeds."""
 
 MOST_SEED = 2**32 - 1
 """What NumPy's RandomState takes; a JAX key would silently keep only the last 32 bits of a larger one."""

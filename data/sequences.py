@@ -1,4 +1,4 @@
-"""A split as token ids: all its sentences end to end in one array, from which batches are cut."""
+"""Token sequences of a split: all its sentences end to end in one array, from which batches are cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Sequences:
 
     @classmethod
     def joined(cls, parts: "Sequence[Sequences]") -> "Sequences":
-        """The sentences of all `parts`, one part behind the other."""
+        """Concatenate the sentences of all `parts`."""
         if len(parts) == 1:
             return parts[0]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
@@ -29,7 +29,7 @@ class Sequences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [N], EOS counted."""
+        """Return the lengths, EOS counted: int64 [N]."""
         return np.diff(self.offsets)
 
     def gather(self, row_ids: np.ndarray, width: int) -> np.ndarray:
@@ -43,14 +43,14 @@ class Sequences:
         return (row_ids >= 0) & (self.offsets[row_ids + 1] - self.offsets[row_ids] > width)
 
     def spans(self, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
-        """int32 [len(begin), width]: ids[begin:end] of each span (no longer than `width`), filled with PAD."""
+        """Gather ids[begin:end] of each span (no longer than `width`), padded: int32 [len(begin), width]."""
         positions = begin[:, None] + np.arange(width)
         inside = positions < end[:, None]
         return np.where(inside, self.ids[np.where(inside, positions, 0)], PAD).astype(np.int32)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], name: str) -> Sequences:
-    """`texts` as ids, EOS added.
+    """Encode `texts` as ids, EOS added.
 
     A model takes any integer for an id and answers NaN or another token's row for one that it does not have; and PAD
     inside a sentence would be masked. So both are refused here, before training: ValueError with the number of the

@@ -1,4 +1,4 @@
-"""Sizes of the data that a model is made for."""
+"""Data-dependent sizes of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Sizes that depend on the data: who uses a trained model needs them, and no training data."""
+    """Vocabulary sizes and maximal lengths: what using a trained model needs of its training data."""
 
     vocab_sizes: dict[str, int]
     """Of each side, source and target or text."""
@@ -24,7 +24,7 @@ class DataSpec:
 
 
 def spec_of(data: PairData | TextData) -> DataSpec:
-    """The sizes of a model that is trained on `data`."""
+    """Return the sizes of a model that is trained on `data`."""
     largest = max(data.blank_batches(), key=lambda batch: batch["labels"].size)
     pairs = "source" in data.tokenizers
     return DataSpec(

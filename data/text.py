@@ -1,4 +1,4 @@
-"""Documents, for a language model: one long stream in chunks, or packed into rows without seeing each other."""
+"""Batches of documents, for a language model: one long stream in chunks, or packed rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from data.tokenizers.base import EOS, PAD
 
 @dataclass(frozen=True)
 class TextData(Data):
-    """Documents, each with EOS at its end, one behind the other in one stream per split.
+    """Documents as batches: each ends in EOS, all in one stream per split.
 
     Labels are the stream itself, the inputs the tokens before them (before the first: EOS, since a document comes after
     one). So every token is predicted exactly once, whichever way the stream is laid out in rows of `max_target_length`

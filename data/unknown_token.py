@@ -4,7 +4,7 @@ import json
 
 
 def with_unknown_token(content: str) -> tuple[str, str]:
-    """`content` with an unknown token that its model can use, and that token; unchanged where there is one.
+    """Add to `content` an unknown token that its model can use, and return both; unchanged where there is one.
 
     Without one, Hugging Face's BPE leaves out what it does not know (`a☃b` becomes `ab`), and the other models raise.
     The token is added to the model's vocabulary, and is spelt as no other; ids may move.

@@ -1,4 +1,4 @@
-"""How text comes out of a model: pure functions over a step function (cache, token) -> (cache, logits)."""
+"""Decoding: greedy, sampling and beam search, pure functions over a step function (cache, token) -> (cache, logits)."""
 
 from decoding.beam import Hypotheses, beam_search
 from decoding.decodable import DecodableModel

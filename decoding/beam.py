@@ -18,7 +18,7 @@ from model.shapes import Array
 
 
 class Hypotheses(NamedTuple):
-    """The n best of each row: finished ones, the best first, and after them, where these are too few, unfinished."""
+    """The n best hypotheses of each row: finished ones, the best first, then, where these are too few, unfinished."""
 
     tokens: Int[Array, "B n N"]
     """Without the first token; after the end token only padding."""
@@ -58,7 +58,7 @@ def beam_search(
     vocab_size: int | None = None,
     suppress_ids: Sequence[int] = (),
 ) -> Hypotheses:
-    """The `num_results` best of what a search along `beam_size` hypotheses finds. To be compiled whole, like `greedy`.
+    """Decode the `num_results` best hypotheses by a beam of `beam_size`. To be compiled whole, like `greedy`.
 
     At each step the K most probable continuations of the live hypotheses are looked at. Those that end go to a pool of
     the n best finished ones by score; the most probable that do not end live on, K of them again. A row is done when
@@ -146,7 +146,7 @@ def beam_search(
 def _best_continuations(
     live: Float[Array, "B K"], log_probabilities: Float[Array, "BK V"]
 ) -> tuple[Int[Array, "B C"], Int[Array, "B C"], Float[Array, "B C"]]:
-    """Of the C = 2K most probable continuations (of all, if they are fewer): parent, token, total log-probability."""
+    """Select the C = 2K most probable continuations (or all, if fewer): parent, token, total log-probability."""
     rows, beams = live.shape
     width = log_probabilities.shape[-1]
     totals = live[..., None] + log_probabilities.reshape(rows, beams, width)
@@ -161,13 +161,13 @@ def _pick_parents(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B
 
 
 def _tokens_in_common(tokens: Int[Array, "B K N"], length: Int[Array, ""]) -> Int[Array, " B"]:
-    """How many of the first `length` tokens are the same in all hypotheses of each row."""
+    """Count how many of the first `length` tokens are the same in all hypotheses of each row."""
     same = (tokens == tokens[:, :1]).all(axis=1)
     return jnp.minimum(jnp.cumprod(same, axis=1, dtype=jnp.int32).sum(axis=1, dtype=jnp.int32), length)
 
 
 def _best(beams: _Beams, count: int) -> tuple[_Beams, Int[Array, "B K"]]:
-    """The `count` best by score, of equals the first; and their indices."""
+    """Select the `count` best by score, of equals the first; and their indices."""
     scores, index = lax.top_k(beams.scores, count)
     return _picked(beams, index)._replace(scores=scores), index
 
@@ -185,7 +185,7 @@ def _joined(some: _Beams, others: _Beams) -> _Beams:
 
 
 def _done(live: _Beams, pool: _Beams, length: Array, penalties: Array) -> Bool[Array, " B"]:
-    """No live hypothesis of `length` tokens can enter the pool any more, however it goes on.
+    """Return whether no live hypothesis of `length` tokens can still enter the pool of finished ones.
 
     Its log-probability can only fall, and ((5 + L) / 6)^α goes one way with L: so its score is at most what it would be
     if the log-probability stayed and it ended with the next token (α < 0) or with the last that is allowed (α > 0).

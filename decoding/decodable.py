@@ -1,4 +1,4 @@
-"""What a model of one's own must offer to be decoded."""
+"""Protocol of models that can be decoded."""
 
 from __future__ import annotations
 

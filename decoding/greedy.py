@@ -23,7 +23,7 @@ def greedy(
     vocab_size: int | None = None,
     suppress_ids: Sequence[int] = (),
 ) -> Decoded:
-    """The most probable token at each step, until every row has ended or has `max_tokens` tokens.
+    """Decode the most probable token at each step, until every row has ended or has `max_tokens` tokens.
 
     To be compiled whole: the loop is on the device. A row does not depend on its neighbours, and `finished` rows stay
     what they are. Logits that are NaN or all −∞ are not decoded: the row ends there and is flagged in `defined`.

@@ -1,4 +1,4 @@
-"""How probable a given continuation is: for multiple choice, and for scores that can be checked."""
+"""Log-likelihood of a given continuation: for multiple choice, and for scores that can be checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from model.transformer import Transformer
 
 
 class Likelihood(NamedTuple):
-    """What a model makes of a continuation."""
+    """Log-likelihood of a continuation, by token and summed."""
 
     log_probability: Float[Array, " B"]
     """ln p(continuation | context), its tokens together. Divide by `num_tokens` to compare lengths."""
@@ -39,7 +39,7 @@ def log_likelihood(
     vocab_size: int | None = None,
     suppress_ids: Sequence[int] = (),
 ) -> Likelihood:
-    """ln p(continuation | context), by one forward pass over both. To be compiled whole.
+    """Compute ln p(continuation | context) by one forward pass over both. To be compiled whole.
 
     Args:
       model: any Flax module with the methods `features` and `logits`. Of a language model the continuation follows the
@@ -83,7 +83,7 @@ def token_likelihood(
     vocab_size: int | None = None,
     suppress_ids: Sequence[int] = (),
 ) -> Likelihood:
-    """That of `tokens` where `scored`, each under the logits in its place."""
+    """Compute the log-likelihood of `tokens` where `scored`, each under the logits in its place."""
     logits = suppressed(logits, vocab_size, suppress_ids)
     defined = (~scored | is_defined(logits)).all(axis=1)
     log_probabilities = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens[..., None], axis=-1)[..., 0]
@@ -96,7 +96,7 @@ def token_likelihood(
 
 
 def _joined(context: Array, lengths: Array, continuation: Array) -> Array:
-    """[B, S + T]: in each row the context's tokens, and the continuation right after them."""
+    """Join each row's context and, right after its tokens, the continuation: [B, S + T]."""
     width = context.shape[1]
     place = jnp.arange(width + continuation.shape[1])[None]
     from_continuation = place >= lengths[:, None]

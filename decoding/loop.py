@@ -25,7 +25,7 @@ def decode(
     vocab_size: int | None,
     suppress_ids: Sequence[int],
 ) -> Decoded:
-    """The tokens that `choose(index, logits)` takes, until every row has ended or has `max_tokens` tokens.
+    """Decode the tokens that `choose(index, logits)` takes, until every row has ended or has `max_tokens` tokens.
 
     A row does not depend on its neighbours, and one that has ended stays what it is, as does one whose logits are no
     distribution. What may not be written has the logit −∞ (`suppressed`).

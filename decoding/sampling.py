@@ -18,7 +18,7 @@ LEAST, MOST = float(jnp.finfo(jnp.float32).tiny), float(jnp.finfo(jnp.float32).m
 
 
 def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
-    """A key for each row, from its number: what a row draws is a function of (seed, number of the row) only.
+    """Derive a key for each row from (seed, number of the row): what a row draws depends on nothing else.
 
     Rows of a second batch go on counting, and nothing depends on how the lines were cut into batches.
     """
@@ -40,7 +40,7 @@ def sample(
     vocab_size: int | None = None,
     suppress_ids: Sequence[int] = (),
 ) -> Decoded:
-    """A token at a time from softmax(logits / temperature), until every row has ended or has `max_tokens` tokens.
+    """Sample tokens from softmax(logits / temperature), until every row has ended or has `max_tokens` tokens.
 
     To be compiled whole, like `greedy`, and with the same flag for logits that are no distribution.
 
@@ -80,7 +80,10 @@ def sample_token(
     top_k: int | None = None,
     top_p: float | int = 1.0,
 ) -> Int[Array, " B"]:
-    """One token for each row; options as in `sample`. Of equal logits the lower id counts as the more probable."""
+    """Sample one token for each row; options as in `sample`.
+
+    Of equal logits the lower id counts as the more probable.
+    """
     if temperature < LEAST:
         return jnp.argmax(logits, axis=-1)
     # So the highest is 0 and stays so, however small the temperature is; others may overflow to −∞, as they should.

@@ -1,4 +1,4 @@
-"""What all decoding is a function of: a step (cache, token) -> (cache, logits), and what comes out."""
+"""The step function (cache, token) -> (cache, logits) that decoding calls, and the types around it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DecodeInputs(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What decoding gives."""
+    """Decoded tokens of a batch, as `greedy` and `sample` return them."""
 
     tokens: Int[Array, "B N"]
     """Without the first token; after the end token only padding."""
@@ -67,7 +67,7 @@ def check_room(step: Step, max_tokens: int) -> None:
 def suppressed(
     logits: Float[Array, "*batch V"], vocab_size: int | None = None, suppress_ids: Sequence[int] = ()
 ) -> Float[Array, "*batch V"]:
-    """−∞ in place of the logits of ids that must not be written, so that the others share the whole probability.
+    """Replace the logits of `ids` by −∞, so that the other ids share the whole probability.
 
     Args:
       vocab_size: ids from here on: a vocabulary rounded up to a multiple has ids that mean nothing. None: all are real.
@@ -91,10 +91,10 @@ def suppressed(
 
 
 def is_defined(logits: Float[Array, "*batch V"]) -> Bool[Array, "*batch"]:
-    """Whether softmax(logits) is a distribution: no logit is NaN or +∞, and one at least is more than −∞."""
+    """Return whether softmax(logits) is a distribution: no logit is NaN or +∞, and one at least is more than −∞."""
     return jnp.isfinite(jnp.max(logits, axis=-1))
 
 
 def take_rows(cache: Cache, rows: Int[Array, " B"]) -> Cache:
-    """The cache of a batch whose row i is row `rows[i]` of this one: every leaf indexed but the scalars."""
+    """Gather rows of a cache: row i of the result is row `rows[i]`; every leaf is indexed but the scalars."""
     return jax.tree.map(lambda leaf: leaf if jnp.ndim(leaf) == 0 else gather_rows(leaf, rows), cache)

@@ -1,1 +1,1 @@
-"""Numbers of a trained model: the field's metrics, and the evaluation of a split."""
+"""Evaluation of a trained model: metrics, and their computation over a split."""

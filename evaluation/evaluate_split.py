@@ -1,4 +1,4 @@
-"""Evaluation of a trained model on a whole split: decode, score against references, measure the loss."""
+"""Evaluation of a trained model on a whole split: decoding, scoring against references, and the loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScoredExample(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What `evaluate_split` measured."""
+    """Metrics and outputs of a split, as `evaluate_split` returns them."""
 
     metrics: dict[str, Any]
     signatures: dict[str, str]
@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
     @property
     def texts(self) -> dict[str, list[str]]:
-        """hypotheses, references, sources: as many lines of each, several references separated by tabs; else {}."""
+        """Return hypotheses, references and sources as lines, several references separated by tabs; else {}."""
         if not self.examples:
             return {}
         return {
@@ -125,7 +125,7 @@ def evaluate_split(
 def _references(
     sources: Sequence[str], targets: Sequence[str], groups: Sequence[str | None], by_source: bool
 ) -> dict[int, tuple[str, ...]]:
-    """References of each example that is scored, by its number: all, or with `by_source` the first of each source."""
+    """Return the references of each scored example, by its number: all examples, or the first of each source."""
     if not by_source:
         return {number: (target,) for number, target in enumerate(targets)}
     first: dict[tuple[str, str | None], int] = {}
@@ -178,5 +178,5 @@ def _token_loss(
 
 @lru_cache(maxsize=4)
 def _eval_step(model: nn.Module, logits_chunk: int) -> EvalStep:
-    """Kept, so that another split, or another validation, is not compiled anew."""
+    """Return the compiled evaluation step; cached, so that another split or validation is not compiled anew."""
     return make_eval_step(token_loss(model, logits_chunk))

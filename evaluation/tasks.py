@@ -26,7 +26,7 @@ from training.metrics import perplexity
 
 
 class TokenLoss(NamedTuple):
-    """The loss over a split, its tokens counted once each."""
+    """Summed loss over a split and the number of its tokens."""
 
     nats_per_token: float
     tokens: int
@@ -53,7 +53,7 @@ class LossMetric:
 
 @dataclass(frozen=True)
 class Task:
-    """What a split is measured by."""
+    """A task: the metrics that a split is evaluated by."""
 
     unit: str
     """What is counted, in the plural: the report has a number `SPLIT_UNIT`."""
@@ -67,7 +67,7 @@ class Task:
 
     @property
     def metrics(self) -> dict[str, TextMetric | LossMetric]:
-        """All of them by name."""
+        """Return all metrics by name."""
         return {**self.text_metrics, **self.loss_metrics}
 
 
@@ -134,7 +134,7 @@ DECODED_METRICS: dict[str, Direction] = {
 
 
 def default_task(is_language_model: bool) -> str:
-    """The task of an experiment that names none."""
+    """Return the task of an experiment that names none."""
     return "language_modeling" if is_language_model else "translation"
 
 

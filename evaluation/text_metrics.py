@@ -25,7 +25,7 @@ class CorpusScore(NamedTuple):
 
 
 def exact_match(outputs: Sequence[str], references: References) -> float:
-    """Fraction of `outputs` that equal one of their references.
+    """Return the fraction of `outputs` that equal one of their references.
 
     Raises:
       ValueError: no outputs, another number of references, or an output without reference.

@@ -92,33 +92,33 @@ def check_data_matches_model(experiment: Experiment, sides: Collection[str]) -> 
 
 
 def standard_data(config: Config, tokenizers_from: Path | None) -> PairData | TextData:
-    """The dataset that `config.data.source` names. Raises as `data.loading.load`."""
+    """Load the dataset that `config.data.source` names. Raises as `data.loading.load`."""
     from data.loading import load
 
     return load(config.data, tokenizers_from)
 
 
 def standard_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
-    """The model that `config.model` describes, for vocabularies of these sizes."""
+    """Build the model that `config.model` describes, for vocabularies of these sizes."""
     return build_model(config, vocab_sizes)
 
 
 def rotary_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
-    """`standard_model` with rotary positions in self-attention. Raises ValueError for heads of odd width."""
+    """Build `standard_model` with rotary positions in self-attention. Raises ValueError for heads of odd width."""
     from model.components import rotary_components
 
     return build_model(config, vocab_sizes, rotary_components(config.model))
 
 
 def modern_model(config: Config, vocab_sizes: Mapping[str, int]) -> nn.Module:
-    """`standard_model` with rotary positions, RMSNorm and SwiGLU. Raises ValueError for heads of odd width."""
+    """Build `standard_model` with rotary positions, RMSNorm and SwiGLU. Raises ValueError for heads of odd width."""
     from model.components import modern_components
 
     return build_model(config, vocab_sizes, modern_components(config.model))
 
 
 def build_model(config: Config, vocab_sizes: Mapping[str, int], components: BlockComponents | None = None) -> nn.Module:
-    """The model that `config.model` describes, its blocks made of `components`; None: those that the config names."""
+    """Build the model that `config.model` describes, its blocks made of `components`; None: those of the config."""
     if isinstance(config.model, TransformerConfig):
         from model.transformer import Transformer
 
@@ -197,5 +197,5 @@ class Experiment:
 
     @property
     def workdir(self) -> Path:
-        """Directory of the run. Raises ValueError for a `~` where there is no home directory."""
+        """Return the directory of the run. Raises ValueError for a `~` where there is no home directory."""
         return Path(expand_home(self.config.workdir, "--workdir") or f"runs/{self.name}")

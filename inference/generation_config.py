@@ -1,4 +1,4 @@
-"""How text is decoded, as the command lines of generate.py and evaluate.py say it. Imports nothing heavy."""
+"""Decoding options of the command lines of generate.py and evaluate.py. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from model.float32 import complaint
 
 @dataclass(frozen=True)
 class DecodingOptions:
-    """Greedy unless told otherwise.
+    """Options of greedy decoding (the default), beam search and sampling.
 
     Raises:
       ValueError: a value out of range, or an option without the one that it belongs to; in one line.
@@ -73,20 +73,20 @@ class DecodingOptions:
 
     @property
     def decoding(self) -> DecodingOptions:
-        """These options alone, of a script that has more."""
+        """Return the decoding options alone, of a script that has more."""
         names = [field.name for field in dataclasses.fields(DecodingOptions)]
         return DecodingOptions(**{name: getattr(self, name) for name in names})
 
     @property
     def suppress_ids(self) -> tuple[int, ...]:
-        """Ids that are not written, whatever the model makes of them; the others share their probability."""
+        """Return the ids that are never output; the others share their probability."""
         from data.tokenizers.base import BOS, PAD, UNK
 
         return (PAD, BOS, UNK) if self.suppress_unknown else (PAD, BOS)
 
     @property
     def name(self) -> str:
-        """All that may change an output, for a file name: `greedy`, `beam4-penalty0.6`, `sample-seed1-top_k40`."""
+        """Return a file name of all that may change an output: `greedy`, `beam4-penalty0.6`, `sample-seed1-top_k40`."""
         if self.sample:
             name = f"sample-seed{self.seed}"
             defaults = DecodingOptions()

@@ -76,8 +76,8 @@ def continuation(trained: TrainedModel, prompt: str, options: DecodingOptions, n
 
 
 def tokens_in_sight(trained: TrainedModel, length: int) -> int:
-    """How many of a text's `length` tokens, the document's beginning counted, are read: all, or three quarters of what
-    the model can see at once, to leave room for what follows."""
+    """Return how many of the last of `length` tokens, BOS counted, the model reads: all, or three quarters of its
+    context, which leaves space for the continuation."""
     sight = _sight(trained)
     return length if length <= sight else max(1, sight - max(1, sight // 4))
 
@@ -89,14 +89,14 @@ def _sight(trained: TrainedModel) -> int:
 
 @partial(jax.jit, static_argnames=("model", "sight"))
 def _read(model, params, tokens, *, sight: int):
-    """A cache of `sight` slots that holds all of `tokens` but the last."""
+    """Prefill a cache of `sight` slots with all of `tokens` but the last."""
     return prefill_language_model(model, params, tokens, max_tokens=sight - tokens.shape[1] + 1).cache
 
 
 @partial(jax.jit, static_argnames=("model", "sight", "choice", "suppress_ids"), donate_argnames="cache")
 def _write(model, params, cache, tokens, numbers, key, *, sight: int, choice: tuple[float, int, float], suppress_ids):
-    """The cache after `count` steps more; what is drawn after each of them, and whether there was something to draw
-    from (`is_defined`), [PIECE] each.
+    """Run `count` decode steps: the cache, the token sampled after each, and whether each distribution was defined
+    (`is_defined`), [PIECE] each.
 
     The first `num_given` steps take the tokens that are given; each later one what the one before has drawn. What is
     drawn after the last given token is the `index`-th of the continuation.

@@ -1,4 +1,4 @@
-"""A trained model, ready to be used."""
+"""A trained model with its parameters, tokenizers and sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model, its parameters, and what turns text into its inputs and back."""
+    """A model, its parameters, and the tokenizers of its inputs and outputs."""
 
     model: nn.Module
     """`model.apply({"params": params}, ...)` runs it."""
@@ -28,5 +28,5 @@ class TrainedModel:
 
     @property
     def is_language_model(self) -> bool:
-        """Otherwise it is an encoder–decoder."""
+        """Whether the model is a language model; otherwise it is an encoder–decoder."""
         return "text" in self.tokenizers

@@ -1,4 +1,4 @@
-"""Lines of a file to lines of a file, as generate.py writes them: as many as there were, in their order."""
+"""Translation of text files line by line, for generate.py: one output line for each input line, in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def translate_lines(
     maps: Path | None = None,
     first: int = 0,
 ) -> None:
-    """Decode the lines of `source` into `target`; say on stderr whatever is not as it should be.
+    """Decode the lines of `source` into `target`; warn on stderr of cut, unknown and unfinished lines.
 
     A line ends at LF; a CR before it belongs to no line, and the last line counts without LF too. Without options one
     line is written for each, an empty one for a blank one, which is not decoded. With `scores`, `SCORE TAB TEXT`. With
@@ -91,7 +91,7 @@ def translate_interactively(
 
 
 def read_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Each line of `source` with its number, from 0, when it comes; one that is not UTF-8 is reported and blank."""
+    """Yield each line of `source` with its number, from 0, as it arrives; one that is not UTF-8 is logged and blank."""
     for number, line in enumerate(iter(source.readline, b"")):
         try:
             line.decode()
@@ -104,7 +104,10 @@ def read_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def decode_input(source: BinaryIO) -> list[str]:
-    """The lines of `source`, without their ends. Raises ValueError, which names the line, for what is not UTF-8."""
+    """Return the lines of `source`, without their ends.
+
+    Raises ValueError, which names the line, for what is not UTF-8.
+    """
     raw = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if not raw[-1]:
         raw.pop()  # what follows the last newline
@@ -118,7 +121,7 @@ def decode_input(source: BinaryIO) -> list[str]:
 
 
 def unknown_characters(tokenizer: Tokenizer, lines: Sequence[str]) -> str:
-    """`: '☃', 'ʬ'`, where tokens are characters; otherwise nothing."""
+    """Return `: '☃', 'ʬ'` where tokens are characters, otherwise nothing."""
     if tokenizer.kind != "characters":
         return ""
     found = sorted({c for line in lines for c in tokenizer.canonical(line) if tokenizer.encode(c)[0] == UNK})
@@ -172,7 +175,7 @@ def _draw(translator: Translator, line: str, best: Hypothesis, path: Path) -> No
 
 
 def _lines(numbers: Sequence[int], first: int) -> str:
-    """`lines 1, 5 and 3 more`, counted from 1 if the first has number 0."""
+    """Format line numbers, `lines 1, 5 and 3 more`, counted from 1 if the first has number 0."""
     shown = ", ".join(str(first + number + 1) for number in numbers[:10])
     more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
     return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"

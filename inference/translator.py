@@ -1,4 +1,4 @@
-"""Text in, text out, with a trained encoder–decoder: what reports, generate.py and evaluate.py share."""
+"""Translation with a trained encoder–decoder, for generate.py, evaluate.py and reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_NUMBERS = "the model's outputs are not numbers (NaN or infinite); its parame
 
 
 class CrossAttention(NamedTuple):
-    """Which source characters each target character was written from."""
+    """Cross-attention weights of one output, with its source and target tokens."""
 
     weights: np.ndarray
     """[L, H, T, S]: row t is where the decoder looked when it wrote target token t."""
@@ -41,7 +41,7 @@ class CrossAttention(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One output for one line."""
+    """A hypothesis of beam search, or the one output of greedy decoding or sampling, for one line."""
 
     text: str
     score: float
@@ -54,7 +54,7 @@ class Hypothesis(NamedTuple):
 
 
 def output_length(model: nn.Module, spec: DataSpec, options: DecodingOptions) -> int:
-    """Tokens that an output may have, its end counted: what `options` say, or as many as the longest training target.
+    """Return the maximal tokens of an output, EOS counted: `options.max_tokens`, or the longest training target's.
 
     Raises:
       ValueError: more than the model has positions for, or a model of one's own that cannot be decoded.
@@ -91,17 +91,17 @@ class Translator:
 
     @property
     def max_source_length(self) -> int:
-        """Tokens of the longest source that is not cut, its end counted."""
+        """Return the tokens of the longest source that is not cut, EOS counted."""
         return self._spec.source_widths[-1]
 
     def split(self, data: PairData, split: str) -> list[str]:
-        """The best output for every example of `split`, in the order of `data.examples(split)`."""
+        """Decode the best output for every example of `split`, in the order of `data.examples(split)`."""
         return [best.text for best, *_ in self.split_hypotheses(data, split)]
 
     def split_hypotheses(
         self, data: PairData, split: str, progress: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """As `split`, the n best of each; of a blank source one, and blank, as for a blank line of generate.py."""
+        """Decode the n best outputs for every example of `split`; of a blank source one, which is blank."""
         data.num_examples(split)  # complains if there is no such split
         found = self.hypotheses(data.encoded[split]["source"], progress=progress)
         blank = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
@@ -109,7 +109,7 @@ class Translator:
         return [best if source.strip() else blank for best, source in zip(found, sources, strict=True)]
 
     def lines(self, lines: Sequence[str]) -> list[str]:
-        """The output for each line, same order and number.
+        """Decode the best output for each line, in order.
 
         Raises:
           ValueError: a line is longer than the model's longest source; names it.
@@ -123,13 +123,13 @@ class Translator:
         return [best.text for best, *_ in self.hypotheses(sources)]
 
     def encode(self, lines: Sequence[str]) -> Sequences:
-        """Lines as ids; longer ones than `max_source_length` are cut when they are decoded."""
+        """Encode lines as ids; those longer than `max_source_length` are cut when they are decoded."""
         return encode(self._tokenizers["source"], lines, "input")
 
     def hypotheses(
         self, sources: Sequences, numbers: np.ndarray | None = None, progress: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """The n best outputs for each source, the best first; fewer where there are not so many different ones.
+        """Decode the n best outputs for each source, the best first; fewer where fewer different ones exist.
 
         Of a source without tokens it is the empty text, whatever the model would say: nothing in, nothing out.
 
@@ -162,7 +162,7 @@ class Translator:
         return found
 
     def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:
-        """The weights of the decoder's attention over `line` while it writes `tokens`; None: its best output.
+        """Compute the weights of cross-attention over `line` for the output `tokens`; None: its best output.
 
         Raises:
           ValueError: a model of one's own that sows no "decoder_cross_attention".
@@ -192,7 +192,7 @@ class Translator:
 
 @partial(jax.jit, static_argnames=("model", "options", "scores"))
 def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bool):
-    """Tokens [B, n, N], scores [B, n], finished [B, n] and exists [B, n] of the n best of each row; and defined [B].
+    """Decode a batch: tokens [B, n, N], scores, finished and exists [B, n] of each row's n best; and defined [B].
 
     Scores are 0 where they were not asked for.
     """
@@ -220,7 +220,7 @@ def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bo
 
 @partial(jax.jit, static_argnames="model")
 def _cross_attention(model, params, source, target):
-    """[L, 1, H, T, S]."""
+    """Compute the weights of cross-attention of one pair, [L, 1, H, T, S]."""
     _, sown = model.apply({"params": params}, source, target, mutable=["intermediates"])
     weights = sown.get("intermediates", {}).get("decoder_cross_attention")
     if weights is None:

@@ -20,7 +20,7 @@ MAX_QK = 2.0**56
 
 
 class Operands(NamedTuple):
-    """What the products of attention are given."""
+    """Queries, keys, values and mask, as the products of attention take them."""
 
     query: Float[Array, "B H T K"]
     key: Float[Array, "B G S K"]
@@ -30,7 +30,7 @@ class Operands(NamedTuple):
 
 
 def prepare_operands(query: Array, key: Array, value: Array, mask: Array | None, dtype, kv_prepared: bool) -> Operands:
-    """`query`, `key` and `value` as the products of attention under `mask` can take them.
+    """Prepare `query`, `key` and `value` for the products of attention under `mask`.
 
     Keys and values in cache format (`kv_prepared`) stay as they are, and the products are computed in the type that
     they are kept in, which may be wider than `dtype`; the query is rounded to `dtype` then.
@@ -51,7 +51,7 @@ def prepare_operands(query: Array, key: Array, value: Array, mask: Array | None,
 
 
 def clip_to_finite(x: Float[Array, "..."], dtype, factor: bool = False) -> Float[Array, "..."]:
-    """`x` clipped to what `dtype` holds; the factors of a score, queries and keys, to `MAX_QK` as well.
+    """Clip `x` to what `dtype` holds; the factors of a score, queries and keys, to `MAX_QK` as well.
 
     What is finite must stay finite, rounded and multiplied: infinity at a masked position times the weight 0 is NaN.
     """
@@ -74,7 +74,7 @@ def check_heads(query: Array, key: Array, value: Array | None = None) -> None:
 
 
 def _zero_masked_kv(mask: Array, scores_shape: tuple[int, ...], key: Array, value: Array) -> tuple[Array, Array]:
-    """Keys and values with 0 at the positions that no query of their group may see."""
+    """Zero the keys and values at the positions that no query of their group may see."""
     heads, groups = scores_shape[1], key.shape[1]
     seen = mask.any(axis=2)
     if mask.shape[1] == heads and heads != groups:

@@ -116,7 +116,7 @@ def _self_attention(
     update_cache: Callable[[KeyValue], KeyValue] | None = None,
     key_positions: Array | None = None,
 ) -> tuple[Array, Array, KeyValue | None]:
-    """H = X + MHA(LN(X)), its weights, and the updated keys and values where there is a cache."""
+    """Compute H = X + MHA(LN(X)), its weights, and the updated keys and values where there is a cache."""
     own, norm = params["self_attention"], params["self_attention_norm"]
     y, past = _pre_norm(norm, x, config, components), None
     if update_cache is not None:
@@ -150,7 +150,7 @@ def _cross_attention(
     components: BlockComponents,
     drop: Dropout | None,
 ) -> tuple[Array, Array]:
-    """H = X + MHA(LN(X), M), and its weights."""
+    """Compute H = X + MHA(LN(X), M), and its weights."""
     norm = params["cross_attention_norm"]
     y, weights = multi_head_attention(
         params["cross_attention"],
@@ -176,14 +176,17 @@ def _feed_forward(
 
 
 def _pre_norm(norm: Params, x: Array, config: BlockConfig, components: BlockComponents) -> Array:
-    """What a sublayer is given. The residual keeps `x` itself: a zero sublayer leaves a pre-norm block the identity."""
+    """Return a sublayer's input.
+
+    The residual keeps `x` itself: a zero sublayer leaves a pre-norm block the identity.
+    """
     return components.norm.apply(norm, x) if config.norm_position == "pre" else x
 
 
 def _residual(
     norm: Params, x: Array, y: Array, config: BlockConfig, components: BlockComponents, drop: Dropout | None
 ) -> Array:
-    """The residual sum of `x` and what the sublayer made of it."""
+    """Return the residual sum of `x` and the sublayer's output."""
     total = x + (y if drop is None else dropout(y, drop.key, drop.rate))
     return total if config.norm_position == "pre" else components.norm.apply(norm, total)
 

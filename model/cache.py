@@ -24,7 +24,7 @@ from model.shapes import Array
 
 
 class Cache(NamedTuple):
-    """The self-attention of a stack, `N` slots long."""
+    """Cached keys and values of a stack's self-attention, `N` slots long."""
 
     layers: tuple[KeyValue, ...]
     """For each of L layers keys [B, G, N, K] and values [B, G, N, Kv], rounded to the compute type. Each layer has
@@ -39,7 +39,7 @@ class Cache(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Where T new tokens go, and what they see."""
+    """Slots of T new tokens, their positions, and their mask."""
 
     positions: Int[Array, "B T"]
     key_positions: Int[Array, "B N"]
@@ -54,7 +54,7 @@ class Slots(NamedTuple):
 
 
 def empty_cache(config: BlockConfig, num_layers: int, batch: int, size: int) -> Cache:
-    """A cache of `size` slots that holds nothing.
+    """Create an empty cache of `size` slots.
 
     Keys and values are kept rounded to the compute type, which loses nothing: products round their operands anyway.
 
@@ -71,7 +71,7 @@ def empty_cache(config: BlockConfig, num_layers: int, batch: int, size: int) -> 
 
 
 def allocate_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slots]:
-    """The next T slots, for tokens where `valid` and for holes where not; and the cache with them taken.
+    """Allocate the next T slots, for tokens where `valid` and holes where not; and return the cache with them taken.
 
     Raises:
       ValueError: fewer than T are left, outside of a compiled program. Inside of one the number is not known when it is
@@ -95,7 +95,7 @@ def allocate_slots(cache: Cache, valid: Bool[Array, "B T"]) -> tuple[Cache, Slot
 
 
 def to_cache_format(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyValue:
-    """Keys and values as a cache keeps them: rounded to the compute type, once, and 0 where there is no token."""
+    """Round keys and values to the compute type, once, and zero them where there is no token."""
     present = valid[:, None, :, None]
     key, value = (jnp.where(present, x, 0) for x in memory)
     key, value = clip_to_finite(key, dtype, factor=True), clip_to_finite(value, dtype)
@@ -103,7 +103,7 @@ def to_cache_format(memory: KeyValue, valid: Bool[Array, "B S"], dtype) -> KeyVa
 
 
 def cache_update(past: KeyValue, slots: Slots, dtype) -> Callable[[KeyValue], KeyValue]:
-    """new -> `past` with the keys and values `new` of T tokens in their slots."""
+    """Write the keys and values of T tokens into their slots of `past`."""
 
     def write(new: KeyValue) -> KeyValue:
         new = to_cache_format(new, slots.valid, dtype)
@@ -117,7 +117,7 @@ BLOCK = 16
 
 
 def reorder_cache(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B"]) -> Cache:
-    """The cache in which row b · K + k holds what row b · K + `parents[b, k]` held, for B groups of K rows.
+    """Reorder the cache: row b · K + k takes what row b · K + `parents[b, k]` held, for B groups of K rows.
 
     Args:
       same: how many of its first slots all rows of each group hold alike. The hypotheses of a sentence have the prompt
@@ -156,10 +156,10 @@ def reorder_cache(cache: Cache, parents: Int[Array, "B K"], same: Int[Array, " B
 
 
 def gather_rows(x: Array, rows: Int[Array, " B"]) -> Array:
-    """`x[rows]`, where it is known that there are such rows."""
+    """Gather `x[rows]`, all in range."""
     return jnp.asarray(x).at[rows].get(mode="promise_in_bounds")
 
 
 def nan_on_overflow(x: Float[Array, "B T D"], slots: Slots) -> Float[Array, "B T D"]:
-    """`x`, or NaN where the cache is full: NaN on overflow, rather than silently wrong activations."""
+    """Return `x`, or NaN where the cache overflows, rather than silently wrong activations."""
     return jnp.where(slots.fits, x, jnp.nan)

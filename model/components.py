@@ -38,7 +38,7 @@ class Component:
 
 @dataclass(frozen=True)
 class BlockComponents:
-    """What a block is made of."""
+    """The components of a block: norms, feed-forward network, positions, rotation and attention."""
 
     norm: Component
     """[B, T, D] -> [B, T, D]."""
@@ -55,7 +55,7 @@ class BlockComponents:
 
 
 def default_components(config: BlockConfig) -> BlockComponents:
-    """The components that `config` names."""
+    """Return the components that `config` names."""
     d_model, bias = config.d_model, config.feed_forward_bias
     positions = {
         "sinusoidal": Component(
@@ -82,7 +82,7 @@ def default_components(config: BlockConfig) -> BlockComponents:
 
 
 def rotary_components(config: BlockConfig) -> BlockComponents:
-    """The components that `config` names, with rotary positions in self-attention.
+    """Return the components that `config` names, with rotary positions in self-attention.
 
     Raises:
       ValueError: heads of odd width.
@@ -91,7 +91,7 @@ def rotary_components(config: BlockConfig) -> BlockComponents:
 
 
 def modern_components(config: BlockConfig) -> BlockComponents:
-    """Rotary positions, RMSNorm and SwiGLU: today's usual decoder-only model, with `positions="none"`."""
+    """Return rotary positions, RMSNorm and SwiGLU: today's usual decoder-only model, with `positions="none"`."""
     return replace(
         rotary_components(config),
         norm=Component(lambda key: init_rms_norm(config.d_model), rms_norm),

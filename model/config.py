@@ -1,4 +1,4 @@
-"""What a model is made of, as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
+"""Model options as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from model.float32 import complaint
 
 @dataclass(frozen=True)
 class BlockConfig:
-    """What the blocks of both models share.
+    """Options of the blocks of both models.
 
     Raises:
       ValueError: a value that no model can have, in one line that names the field, the value, and what is wanted.
@@ -69,17 +69,17 @@ class BlockConfig:
 
     @property
     def kv_heads(self) -> int:
-        """Key/value heads, the default filled in."""
+        """Return the number of key/value heads, the default filled in."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
     @property
     def key_width(self) -> int:
-        """d_k, the default filled in."""
+        """Return d_k, the default filled in."""
         return self.d_model // self.num_heads if self.d_k is None else self.d_k
 
     @property
     def value_width(self) -> int:
-        """d_v, the default filled in."""
+        """Return d_v, the default filled in."""
         return self.key_width if self.d_v is None else self.d_v
 
     @property

@@ -1,4 +1,4 @@
-"""What XLA's CPU backend needs to be told: three decisions that no other file makes.
+"""Workarounds of XLA's CPU backend: three decisions that no other file makes.
 
 Measured on 2 cores with jax 0.10.2 (`benchmarks/`, `experiments/LOG.md`). On GPU and TPU the plain forms are right.
 """
@@ -14,7 +14,7 @@ from model.shapes import Array
 
 
 def narrow_product(a: Array, b: Array, contract, wide: jnp.dtype, copy_transposed: bool) -> Array:
-    """The product of operands narrower than float32, accumulated and returned in `wide`.
+    """Multiply operands narrower than float32, accumulated and returned in `wide`.
 
     bfloat16 on one device: XLA's CPU backend multiplies bfloat16 fast (AMX), but cannot store such a product
     transposed: it fails at run time ("Unsupported element type for DotThunk::Execute"). Pinning the layout of the
@@ -31,7 +31,7 @@ def narrow_product(a: Array, b: Array, contract, wide: jnp.dtype, copy_transpose
 
 
 def cache_dtype(dtype) -> jnp.dtype:
-    """The type in which keys and values of the compute type `dtype` are kept: itself, but on a CPU at least float32.
+    """Return the cache's type of keys and values computed in `dtype`: `dtype` itself, but on a CPU at least float32.
 
     XLA's CPU backend makes the whole of a narrower array wide for every slot that is written into it, and again for
     every product of one query (beam search in bfloat16: 246 ms a step, 62 ms with wide caches).
@@ -40,7 +40,7 @@ def cache_dtype(dtype) -> jnp.dtype:
 
 
 def moves_cache_by_blocks() -> bool:
-    """Whether beam search moves only the slots that its beams do not share (`model.cache.reorder_cache`).
+    """Return whether beam search moves only the slots that its beams do not share (`model.cache.reorder_cache`).
 
     On a CPU copying the whole cache for every token costs more than the step. Elsewhere memory is fast, and many small
     copies are not: whole rows are gathered there.
@@ -49,7 +49,7 @@ def moves_cache_by_blocks() -> bool:
 
 
 def is_cpu() -> bool:
-    """Whether programs are compiled for the CPU."""
+    """Return whether programs are compiled for the CPU."""
     return jax.default_backend() == "cpu"
 
 

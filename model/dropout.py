@@ -18,7 +18,7 @@ LEVELS = 2**16
 
 
 class Dropout(NamedTuple):
-    """Dropout as the blocks take it: a key, and how much. `None` disables dropout, and no random bits are made.
+    """A key and the rates of dropout. `None` disables dropout, and no random bits are made.
 
     Rates are arrays or numbers in [0, 1): being data, they may differ between the members of a `vmap`.
     """
@@ -30,12 +30,12 @@ class Dropout(NamedTuple):
     """For attention weights; None: not there."""
 
     def at(self, site: int | Num[Array, ""]) -> Dropout:
-        """The same rates with a key of its own for one layer or one place in it: masks are never shared."""
+        """Derive a key for one layer or one place in it: masks are never shared."""
         return self._replace(key=jax.random.fold_in(self.key, site))
 
 
 def dropout(x: Float[Array, "..."], key: Key[Array, ""], rate: Num[Array, ""] | float | None) -> Float[Array, "..."]:
-    """`x` with each element set to 0 with probability `rate`, the others divided by the probability of staying.
+    """Set each element of `x` to 0 with probability `rate`, and divide the others by 1 − rate.
 
     The rate is rounded to a multiple of 1/65,536 and the division uses the rounded rate, so the mean is kept exactly.
     Masks depend on key and shape alone, not on how the array is spread over devices.
@@ -48,7 +48,7 @@ def dropout(x: Float[Array, "..."], key: Key[Array, ""], rate: Num[Array, ""] | 
 
 
 def _bits16(key: Array, shape: tuple[int, ...]) -> Array:
-    """Random uint16 of `shape`, two from each 32-bit word (threefry makes no fewer for 16 bits than for 32)."""
+    """Draw random uint16 of `shape`, two from each 32-bit word (threefry makes no fewer for 16 bits than for 32)."""
     last = shape[-1] if shape else 1
     words = jax.random.bits(key, (*shape[:-1], math.ceil(last / 2)), jnp.uint32)
     pairs = lax.bitcast_convert_type(words, jnp.uint16)
@@ -60,5 +60,5 @@ def make_dropout(
     rate: Num[Array, ""] | float | None,
     attention_rate: Num[Array, ""] | float | None,
 ) -> Dropout | None:
-    """Dropout at these rates with the key that `make_key()` gives; None, and no key asked for, if both are None."""
+    """Return dropout at these rates with the key of `make_key()`; None, and no key asked for, if both are None."""
     return None if rate is None and attention_rate is None else Dropout(make_key(), rate, attention_rate)

@@ -1,4 +1,4 @@
-"""What becomes of a config's numbers in float32, the type in which they reach the device."""
+"""Rounding of a config's numbers to float32, the type in which they reach the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SMALLEST_NORMAL = 2.0**-126
 
 
 def float32(value: Real) -> float:
-    """`value` rounded to float32: ±∞ where it is too large, 0 where it is below 2**-126, which XLA takes for 0."""
+    """Round `value` to float32: ±∞ where it is too large, 0 where it is below 2**-126, which XLA takes for 0."""
     try:
         (rounded,) = struct.unpack("f", struct.pack("f", float(value)))
     except OverflowError:
@@ -20,7 +20,7 @@ def float32(value: Real) -> float:
 
 
 def complaint(value: object, holds: Callable[[Real], bool]) -> str | None:
-    """None if `value` is a number that is finite, and of which `holds` is true, both as it is and in float32.
+    """Return None if `value` is a finite number of which `holds` is true, both as it is and in float32.
 
     Else what an error message says of it: "got 1e+39, which is inf in float32".
     """

@@ -28,7 +28,7 @@ from model.stack import apply_layers, init_layers, stack_input, stack_output, st
 def init_language_model(
     config: LanguageModelConfig, vocab_size: int, components: BlockComponents
 ) -> dict[str, Callable[[Array], Params]]:
-    """For each top-level parameter its initialiser, key -> nested dict.
+    """Return an initialiser for each top-level parameter: key -> nested dict.
 
     "embedding", "layers" (every leaf with a leading axis L), and where the model has them "positions" (learned), "norm"
     (pre-norm) and "unembedding" (untied).
@@ -60,7 +60,7 @@ def language_model_features(
     drop: Dropout | None = None,
     return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
-    """Features (the final norm's output) at each of `tokens`; attention weights [L, B, H, T, T] if they are asked for.
+    """Compute features (the final norm's output) at each of `tokens`; and attention weights [L, B, H, T, T] if asked.
 
     Args:
       valid: False at tokens that must not be attended to. Padding at the end of a row needs none: it is in the future.
@@ -109,7 +109,7 @@ def language_model_with_cache(
     components: BlockComponents,
     valid: Bool[Array, "B T"] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
-    """What `language_model_features` gives at the next `tokens` of the sequences in `cache`, and the cache with them.
+    """Compute the features at the next `tokens` of the sequences in `cache`, and the updated cache.
 
     Args:
       params: "layers" may have been through `split_layers`.
@@ -132,7 +132,7 @@ def language_model_with_cache(
 def language_model_logits(
     params: Params, features: Float[Array, "B T D"], *, config: LanguageModelConfig
 ) -> Float[Array, "B T V"]:
-    """Logits of the next token after each position, by the input embedding itself if it is tied."""
+    """Compute the logits of the next token after each position, by the input embedding itself if it is tied."""
     if config.embeddings == "separate":
         return linear(params["unembedding"], features, config.dtype)
     return unembed(params["embedding"]["table"], features, config.dtype)
@@ -154,7 +154,7 @@ class LanguageModel(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """Tokens of the longest sequence."""
+        """Return the tokens of the longest sequence."""
         return self.config.max_length
 
     def setup(self):

@@ -52,7 +52,7 @@ def combine_masks(*masks: Bool[Array, "..."] | None) -> Bool[Array, "..."] | Non
 
 
 def check_mask(mask: Array, scores_shape: tuple[int, ...] | None = None) -> Array:
-    """`mask` itself, after making sure that it is boolean, of rank 4, and broadcasts to `scores_shape` (B, H, T, S).
+    """Return `mask` after checking that it is boolean, of rank 4, and broadcasts to `scores_shape` (B, H, T, S).
 
     Raises:
       TypeError: not boolean (an additive mask, or integers whose polarity is anybody's guess).

@@ -44,7 +44,7 @@ def matmul(a: Float[Array, "..."], b: Float[Array, "..."], dtype="float32") -> F
 
 
 def rounded(x: Float[Array, "..."], dtype) -> Float[Array, "..."]:
-    """`x` with the values that `dtype` has, in the type that it came in: what a product makes of its operands.
+    """Round `x` to the values of `dtype`, in the type that it came in: what a product makes of its operands.
 
     Not `x.astype(dtype).astype(x.dtype)`, which XLA may leave out as a gain in precision.
     """

@@ -85,7 +85,7 @@ def standard_attention(
     key_positions: Int[Array, "#B S"] | None,
     **options,
 ) -> Attention:
-    """`scaled_dot_product_attention`, which has no use for positions: order enters by embeddings, rotation and mask."""
+    """Compute `scaled_dot_product_attention`; positions are unused: order enters by embeddings, rotation and mask."""
     return scaled_dot_product_attention(query, key, value, mask, **options)
 
 

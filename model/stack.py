@@ -53,12 +53,12 @@ def stack_input(
 
 
 def stack_output(norm: Params | None, x: Float[Array, "B T D"], components: BlockComponents) -> Float[Array, "B T D"]:
-    """The last norm, which a pre-norm stack needs, its residual stream being normed nowhere else."""
+    """Apply the final norm, which a pre-norm stack needs: its residual stream is normed nowhere else."""
     return x if norm is None else components.norm.apply(norm, x)
 
 
 def init_layers(init_block: Callable[[Array], Params], key: Key[Array, ""], num_layers: int) -> Params:
-    """The parameters of `num_layers` blocks, each drawn from a key of its own, every leaf with a leading axis L."""
+    """Initialize `num_layers` blocks, each from a key of its own, every leaf with a leading axis L."""
     return jax.vmap(init_block)(jax.random.split(key, num_layers))
 
 
@@ -72,7 +72,7 @@ def apply_layers(
     remat: bool = False,
     return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
-    """`block` applied once for each layer in `params`.
+    """Apply `block` once for each layer in `params`.
 
     Args:
       scan: compile one layer and loop, instead of L copies.
@@ -122,7 +122,7 @@ def stack_with_cache(
     memory: tuple[KeyValue, ...] | None = None,
     memory_mask: Bool[Array, "..."] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
-    """`stack_input` and every layer for the next `tokens` of a sequence whose past is in `cache`; and the cache grown.
+    """Apply `stack_input` and every layer to the next `tokens` of a sequence in `cache`; return the updated cache too.
 
     Layers are unrolled, also where `config.scan_layers` loops over them: a loop would copy each layer's cache.
 

@@ -29,7 +29,7 @@ from model.stack import apply_layers, init_layers, split_layers, stack_input, st
 def init_transformer(
     config: TransformerConfig, source_vocab_size: int, target_vocab_size: int, components: BlockComponents
 ) -> dict[str, Callable[[Array], Params]]:
-    """For each top-level parameter its initialiser, key -> nested dict.
+    """Return an initialiser for each top-level parameter: key -> nested dict.
 
     "encoder" and "decoder" (every leaf with a leading axis L), "embedding" (shared) or "source_embedding" and
     "target_embedding", and where the model has them "unembedding" (separate), "source_positions" and
@@ -78,7 +78,7 @@ def encode(
     drop: Dropout | None = None,
     return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B S D"], Weights | None]:
-    """The source read: one vector per source token, and the weights of self-attention [L, B, H, S, S]."""
+    """Encode the source: one vector per source token, and the weights of self-attention [L, B, H, S, S]."""
     x, positions = stack_input(
         params["embedding" if config.embeddings == "shared" else "source_embedding"]["table"],
         params.get("source_positions"),
@@ -116,7 +116,7 @@ def decode(
     drop: Dropout | None = None,
     return_attention_weights: bool = False,
 ) -> tuple[Float[Array, "B T D"], Weights | None]:
-    """What the last norm gives at each of `target`, and the weights of self- and cross-attention by layer."""
+    """Compute the features at each of `target`, and the weights of self- and cross-attention by layer."""
     x, positions = stack_input(
         params["embedding" if config.embeddings == "shared" else "target_embedding"]["table"],
         params.get("target_positions"),
@@ -147,7 +147,7 @@ def decode(
 def precompute_cross_kv(
     params: Params, memory: Float[Array, "B S D"], *, config: TransformerConfig, source_valid: Bool[Array, "B S"]
 ) -> tuple[KeyValue, ...]:
-    """The keys and values of each decoder layer's second attention: the same for every target token, so made once."""
+    """Compute the keys and values of each decoder layer's cross-attention, once for all target tokens."""
 
     def project(layer: Params) -> KeyValue:
         projected = project_kv(layer["cross_attention"], memory, num_kv_heads=config.kv_heads, dtype=config.dtype)
@@ -167,7 +167,7 @@ def transformer_with_cache(
     source_valid: Bool[Array, "..."],
     valid: Bool[Array, "B T"] | None = None,
 ) -> tuple[Cache, Float[Array, "B T D"]]:
-    """What `decode` gives at the next tokens of the targets in `cache`, and the cache with them.
+    """Compute `decode` at the next tokens of the targets in `cache`, and the updated cache.
 
     Args:
       params: "decoder" may have been through `split_layers`.
@@ -194,7 +194,7 @@ def transformer_with_cache(
 def transformer_logits(
     params: Params, features: Float[Array, "B T D"], *, config: TransformerConfig
 ) -> Float[Array, "B T V"]:
-    """Logits of the next target token after each position, by the target embedding itself if it is tied."""
+    """Compute the logits of the next target token after each position, by the target embedding itself if it is tied."""
     if config.embeddings == "separate":
         return linear(params["unembedding"], features, config.dtype)
     name = "embedding" if config.embeddings == "shared" else "target_embedding"
@@ -220,7 +220,7 @@ class Transformer(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """Tokens of the longest sequence."""
+        """Return the tokens of the longest sequence."""
         return self.config.max_length
 
     def setup(self):

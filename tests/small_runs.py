@@ -58,6 +58,6 @@ def train_text(folder: Path) -> Path:
         train=dataclasses.replace(base.config.train, steps=60, log_every=60, evaluate_every=60, save_every=60),
         workdir=str(folder / "run"),
     )
-    # Any card that is an encoder–decoder would do as a name but could not be read back: a language model's is wanted.
+    # The name of an encoder–decoder experiment would do, but could not be read back: a language model's is wanted.
     train(Experiment("stdlib_char", config))
     return folder / "run"

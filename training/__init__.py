@@ -1,4 +1,4 @@
-"""How a model learns: loss, schedules, optimizer, the pure step, devices, evaluation, checkpoints, metrics.
+"""Training: loss, schedules, optimizer, the pure step, sharding, evaluation, checkpoints, metrics.
 
 The loop that puts them in order is `train.py` at the root.
 """

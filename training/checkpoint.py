@@ -89,16 +89,16 @@ class CheckpointManager:
                 raise
 
     def latest(self) -> int | None:
-        """The newest saved step, or None. Waits for a save that is still being written."""
+        """Return the newest saved step, or None. Waits for a save that is still being written."""
         steps = self.steps()
         return steps[-1] if steps else None
 
     def steps(self) -> list[int]:
-        """Steps of the whole checkpoints, the newest last. Waits for a save that is still being written."""
+        """Return the steps of the whole checkpoints, the newest last. Waits for a save that is still being written."""
         return self._look()[0]
 
     def best(self) -> tuple[int, float] | None:
-        """The step that is the best by `best_metric`, the newer of equals, and its value; None if none was measured.
+        """Return the best step by `best_metric`, the newer of equals, and its value; None if none was measured.
 
         Raises:
             ValueError: which way `best_metric` is better is not known.
@@ -187,7 +187,7 @@ class CheckpointManager:
         return None
 
     def close(self) -> None:
-        """Wait for the last save and let go of the directory.
+        """Wait for the last save and close Orbax's managers.
 
         Raises:
             OSError: the last save could not be written (unless `save` has said so already).
@@ -201,7 +201,7 @@ class CheckpointManager:
                 raise self._failure(error) from error
 
     def _look(self) -> tuple[list[int], dict[int, str]]:
-        """Steps of the whole checkpoints, and what is wrong with the others. Each of those is named once."""
+        """Return the steps of the whole checkpoints, and the defects of the others, each of which is logged once."""
         if self._writer is not None:
             self._wait()
             return [saved.step for saved in self._writer.checkpoints], {}
@@ -275,7 +275,7 @@ class CheckpointManager:
 
 
 def metric_key(value: float | None, direction: Direction) -> float:
-    """A metric's value, its sign such that more is better; −∞ where it is missing or not a finite number."""
+    """Return a metric's value, negated if less is better; −∞ where it is missing or not a finite number."""
     if value is None or not math.isfinite(value):
         return -math.inf
     return -value if direction == "min" else value

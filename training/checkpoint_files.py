@@ -10,7 +10,7 @@ _MARK = "commit_success.txt"
 
 
 def checkpoint_directories(directory: Path) -> tuple[list[int], dict[int, str]]:
-    """Steps of the whole checkpoints in `directory`, ascending; and what is wrong with those that are not, by step.
+    """List the steps of the whole checkpoints in `directory`, ascending, and the defects of the others by step.
 
     A checkpoint is whole if its save was finished and no file of it is missing or empty: a save that was killed, a copy
     that was broken off. Damage within a file shows when it is read. Orbax marks what it has finished with files;
@@ -26,7 +26,7 @@ def checkpoint_directories(directory: Path) -> tuple[list[int], dict[int, str]]:
 
 
 def saved_metrics(path: Path) -> dict[str, float]:
-    """What the whole checkpoint in the directory `path` was measured to do; {} if it was not measured."""
+    """Read the validation metrics saved with the checkpoint in the directory `path`; {} if there are none."""
     file = path / "metrics" / "metrics"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
@@ -46,7 +46,7 @@ def _is_step(name: str) -> bool:
 
 
 def _defect(path: Path, marked: bool) -> str | None:
-    """What is missing, in words; None if nothing is."""
+    """Describe what a checkpoint lacks; None if it is whole."""
     if not path.is_dir():
         return "it is no directory"
     try:

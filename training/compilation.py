@@ -1,4 +1,4 @@
-"""A step, of training or of evaluation, as programs: one for each shape of batch, all compiled before the first."""
+"""Ahead-of-time compilation of a step: one program for each shape of batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.loss import Batch
 
 
 def compile_step(step: Callable, state: Any, batches: Sequence[Batch]) -> Callable[[Any, Batch], Any]:
-    """`step(state, batch)` that runs compiled programs, one for each of `batches`.
+    """Compile `step` for each of `batches`; return `step(state, batch)`, which runs the program for its shape.
 
     Nothing is compiled while the run trains, so no step is slower than the others, and memory that does not suffice is
     noticed at once. The programs are compiled side by side: XLA works without holding Python's lock. With

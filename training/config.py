@@ -1,4 +1,4 @@
-"""How a run trains, as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
+"""Training options as frozen dataclasses. Imports nothing heavy, so that a command line answers quickly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from model.float32 import complaint
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW and its learning rate.
+    """Options of AdamW and of its learning-rate schedule.
 
     Raises:
       ValueError: a value out of range, in one line.
@@ -49,7 +49,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Length, batches and bookkeeping of a run.
+    """Options of the training loop: steps, batches, seed, and the intervals of logging, validation and saving.
 
     Raises:
       ValueError: a value out of range, in one line.
@@ -99,7 +99,7 @@ def _check_integers(config: object, names: tuple[str, ...], wanted: str, holds: 
 
 
 def _check_numbers(config: object, names: tuple[str, ...], wanted: str, holds: Callable[[float], bool]) -> None:
-    """Each named field is a finite number of which `holds` is true, in float32 too."""
+    """Check that each named field is a finite number of which `holds` is true, in float32 too."""
     for name in names:
         if wrong := complaint(getattr(config, name), holds):
             raise ValueError(f"{name} must be {wanted}, {wrong}")

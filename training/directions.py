@@ -1,4 +1,4 @@
-"""Which way a validation metric is better: declared by name where the metric is, and never guessed from the name."""
+"""Directions of validation metrics, higher or lower is better: declared with the metric, never guessed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from training.optimizer import Optimizer
 
 
 class AveragedState(NamedTuple):
-    """The optimizer's state, and beside it the average: saved, restored and mapped over with it."""
+    """State of `averaged`: the inner optimizer's state and the averaged parameters."""
 
     optimizer: PyTree
     updates: Int[Array, ""]
@@ -24,7 +24,7 @@ class AveragedState(NamedTuple):
 
 
 def averaged(optimizer: Optimizer) -> Optimizer:
-    """`optimizer`, which also keeps average ← d · average + (1 − d) · parameters after each update.
+    """Wrap `optimizer` to keep average ← d · average + (1 − d) · parameters after each update.
 
     d is the hyperparameter "ema", in update n at most n / (n + 9): so the random parameters of the beginning, of which
     d alone would keep a share for long, are forgotten quickly. The updates themselves are not changed. Without the

@@ -15,7 +15,7 @@ EvalStep = Callable[[Any, Batch], Metrics]
 
 
 def make_eval_step(loss: Loss) -> EvalStep:
-    """`eval_step(params, batch) -> metrics`: the loss without dropout and without label smoothing."""
+    """Return `eval_step(params, batch) -> metrics`: the loss without dropout and without label smoothing."""
     hyper: Hyperparameters = {}
     return jax.jit(lambda params, batch: loss(params, batch, None, hyper))
 
@@ -27,7 +27,7 @@ def check_metric(name: str, metrics: Iterable[str]) -> None:
 
 
 def evaluate(eval_step: EvalStep, params: Any, batches: Iterable[Batch]) -> dict[str, float]:
-    """Means over all real tokens (or rows) of `batches`: sums and counts are added, and divided once.
+    """Compute metric means over all real tokens (or rows) of `batches`: sums and counts added, divided once.
 
     Batches without end are for training: `batches` must hold each example once. Rows with all weights False count
     nothing.

@@ -1,4 +1,4 @@
-"""A run whose numbers become NaN or infinite ends, and keeps no checkpoint with them."""
+"""Detection of NaN and infinite values: such a run ends, and keeps no checkpoint with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAGS = {"finite_parameters": "parameters", "finite_optimizer_state": "optimizer
 
 
 class NonFiniteError(ValueError):
-    """Something that the run computed is NaN or infinite: nothing that follows would mean anything."""
+    """A loss, a gradient or a parameter is NaN or infinite; the message names the step."""
 
 
 def check_finite(values: Mapping[str, Any], where: str) -> None:
@@ -29,7 +29,7 @@ def check_finite(values: Mapping[str, Any], where: str) -> None:
 
 
 def check_flags(metrics: Metrics, step: int) -> Metrics:
-    """`metrics`, on the host, without the flags. Raises NonFiniteError if one of them is False."""
+    """Return `metrics`, on the host, without the flags. Raises NonFiniteError if one of them is False."""
     for name, what in FLAGS.items():
         if name in metrics and not metrics[name][0]:
             raise NonFiniteError(f"step {step} has left NaN or infinity in the {what}")
@@ -37,7 +37,7 @@ def check_flags(metrics: Metrics, step: int) -> Metrics:
 
 
 def with_finite_flags(step: TrainStep) -> TrainStep:
-    """`step`, whose metrics tell besides whether the state that it returns is finite.
+    """Wrap `step` to add to its metrics flags that tell whether the returned state is finite.
 
     Any step, an experiment's own too: a finite loss and gradient do not tell what the update has made of the
     parameters. The flags stay on the device with the other metrics, so reading them adds no synchronisation.
@@ -57,6 +57,6 @@ def with_finite_flags(step: TrainStep) -> TrainStep:
 
 
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
-    """Whether every floating-point value of `tree` is a finite number."""
+    """Return whether every floating-point value of `tree` is finite (bool array, no shape)."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in floats]).all() if floats else jnp.bool_(True)

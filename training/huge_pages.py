@@ -7,7 +7,7 @@ import sys
 
 
 def use_huge_pages() -> None:
-    """Start this program again with glibc's allocator asking Linux for huge pages; at once, if it does already.
+    """Re-execute this program with glibc's allocator asking Linux for huge pages; do nothing if it does already.
 
     XLA's CPU backend takes the temporary memory of every step from malloc and gives it back. With pages of 4 KB a third
     of the time of a small model's step goes into having them mapped and cleared; with huge pages the step measured 1.5

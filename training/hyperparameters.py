@@ -19,7 +19,7 @@ OPTIONAL = ("weight_decay", "clip_norm", "label_smoothing", "ema", "dropout", "a
 
 
 def hyperparameters(model: BlockConfig, optimizer: OptimizerConfig, train: TrainConfig) -> Hyperparameters:
-    """The numbers of a run by name, all float32."""
+    """Collect the hyperparameters of a run by name, as float32 scalars."""
     names = ("peak_lr", "warmup_steps", "final_lr_fraction", "b1", "b2", "epsilon", "weight_decay", "clip_norm")
     numbers = {name: getattr(optimizer, name) for name in names}
     numbers |= {"total_steps": train.steps, "label_smoothing": train.label_smoothing, "ema": train.ema}

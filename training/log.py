@@ -1,4 +1,4 @@
-"""What the loop writes down while it trains, without ever making it wait for the device."""
+"""Asynchronous logging of training metrics: the loop never waits for the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.progress import Progress
 
 
 class Writer(Protocol):
-    """What takes the rows of the curve: `workdir.metric_writer.MetricWriter`."""
+    """The interface of `workdir.metric_writer.MetricWriter` that logging needs."""
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Write one row."""
@@ -40,7 +40,7 @@ class MetricLogger:
         self._waiting: list[tuple[int, Metrics]] = []
 
     def add(self, step: int, metrics: Metrics) -> None:
-        """Take the metrics of step `step`, just dispatched; fetch those before it, if they close a window.
+        """Add the metrics of step `step`, just dispatched; fetch those before it, if they close a window.
 
         Raises:
           NonFiniteError: a fetched loss or gradient norm is not a finite number, or the state after that step not
@@ -51,7 +51,7 @@ class MetricLogger:
         self._waiting.append((step, metrics))
 
     def flush(self, last: bool = False) -> None:
-        """Wait for all steps so far; write the windows that they close, and the open one if these were the last steps.
+        """Wait for all steps so far; write the windows that they close, and the open one if `last`.
 
         Raises as `add` does.
         """
@@ -65,7 +65,7 @@ class MetricLogger:
 
     @property
     def pending(self) -> dict[str, Any]:
-        """Sums and counts of the settled steps that no row has yet, as JSON can hold them."""
+        """Return sums and counts of finished steps that no row has yet, as JSON can hold them."""
         return dataclasses.asdict(self._totals)
 
     def _write(self, step: int, metrics: Metrics) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a run will want, before it starts."""
+"""Estimate of a run's memory, before it starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.step import TrainState
 
 
 def memory_line(state: TrainState, batch: Batch, vocab_size: int, settings: TrainConfig) -> str:
-    """One line: bytes of parameters, optimizer moments, gradients and logits; activations come on top.
+    """Format one line: bytes of parameters, optimizer moments, gradients and logits; activations come on top.
 
     Args:
       batch: the widest that the step will get. Of its logits those are counted that exist at a time: of one microbatch

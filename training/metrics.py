@@ -30,12 +30,12 @@ class MetricAccumulator:
             self.counts[name] = self.counts.get(name, 0) + operator.index(count)
 
     def means(self) -> dict[str, float]:
-        """sum / count by name; 0.0 where nothing was counted (`counts` tells)."""
+        """Return sum / count by name; 0.0 where nothing was counted (`counts` tells)."""
         return {name: total / self.counts[name] if self.counts[name] else 0.0 for name, total in self.sums.items()}
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), the loss in nats per token; infinity where that is more than a float can hold."""
+    """Return exp(loss), the loss in nats per token; infinity where a float cannot hold it."""
     try:
         return math.exp(loss)
     except OverflowError:

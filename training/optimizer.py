@@ -15,7 +15,7 @@ Optimizer = Callable[[Hyperparameters, Float[Array, ""]], optax.GradientTransfor
 
 
 def adamw(hyper: Hyperparameters, learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
-    """Clipping by global norm, Adam, decoupled weight decay (Loshchilov & Hutter 2019), learning rate; in this order.
+    """Build AdamW: clipping by global norm, Adam, decoupled weight decay (Loshchilov & Hutter 2019), learning rate.
 
     The gradient that is clipped is the one of the whole batch: summed over microbatches and devices, divided once.
     Decay comes after Adam's scaling; before it, it would be the L2 penalty that AdamW is not.

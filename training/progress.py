@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: one line with the step, the loss, the speed and the time left."""
+"""Progress display of a run: one line with the step, the loss, the speed and the time left."""
 
 import contextlib
 import sys

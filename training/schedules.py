@@ -49,7 +49,7 @@ def _warmup(update: Array, hyper: Hyperparameters) -> Array:
 
 
 def _progress(update: Array, hyper: Hyperparameters) -> Array:
-    """0 up to the end of the warm-up, 1 at the last update and after it."""
+    """Return the fraction of the decay that is done: 0 to the end of the warm-up, 1 from the last update on."""
     decay_steps = jnp.maximum(hyper["total_steps"] - hyper["warmup_steps"], 1.0)
     return jnp.clip((update - hyper["warmup_steps"]) / decay_steps, 0.0, 1.0)
 

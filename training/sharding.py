@@ -1,4 +1,4 @@
-"""The batch spread over all devices, everything else on each of them: data parallelism by `jit` over a mesh."""
+"""Data parallelism by `jit` over a mesh: the batch split over all devices, everything else replicated."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 
 def data_mesh() -> Mesh:
-    """All devices in one axis, "data". (Auto: the compiler spreads the arrays; make_mesh's default is Explicit.)"""
+    """Return a mesh of all devices in one axis, "data".
+
+    Auto axes: the compiler chooses the shardings of intermediates; make_mesh's default is Explicit.
+    """
     return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """A copy on each device: the state and the metrics."""
+    """Return the sharding of a copy on each device, for the state and the metrics."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows split over the devices: the batch."""
+    """Return the sharding of rows split over the devices, for the batch."""
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
@@ -32,12 +35,12 @@ def check_batch_divisible(rows: int, what: str, mesh: Mesh) -> None:
 
 
 def device_put(tree: Any, sharding: NamedSharding) -> Any:
-    """Host arrays onto the devices; returns at once. Of several processes, each must have the same arrays, whole."""
+    """Copy host arrays to the devices; returns at once. Of several processes, each must have the same arrays, whole."""
     return jax.device_put(tree, sharding)
 
 
 def make_global_batch(tree: Any, sharding: NamedSharding) -> Any:
-    """As `device_put`, for what `Data.train_batches` gives this process: its own rows of a batch.
+    """Assemble a global batch from the rows that `Data.train_batches` gives each process; returns at once.
 
     The result is the whole batch, of which each process holds its rows. With one process the rows are all.
     """

@@ -17,7 +17,7 @@ from training.schedules import Schedule
 
 
 class TrainState(NamedTuple):
-    """Everything that a step changes or needs: saved and restored as a whole."""
+    """The train state: all that a step changes or needs, saved and restored as a whole."""
 
     step: Int[Array, ""]
     """Updates so far."""
@@ -34,7 +34,7 @@ TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 def init_state(
     init: Callable[[Key[Array, ""]], PyTree], optimizer: Optimizer, hyper: Hyperparameters, seed: int
 ) -> TrainState:
-    """The state before the first step; parameters by `init(key)`."""
+    """Initialize the train state, the parameters by `init(key)`."""
     params_key, key = jax.random.split(jax.random.key(seed, impl="threefry2x32"))
     params = init(params_key)
     return TrainState(

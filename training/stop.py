@@ -1,4 +1,4 @@
-"""Preemption: on a signal a run finishes its step and saves; started again, it resumes from there."""
+"""Preemption: on a signal a run finishes its step and saves a checkpoint, from which it resumes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PreemptionGuard:
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C, 129 for SIGHUP."""
+        """Return 128 + the signal's number, as shells have it: 143 for SIGTERM, 130 for Ctrl-C, 129 for SIGHUP."""
         return 128 + self.signal if self.signal else 0
 
     def __enter__(self) -> PreemptionGuard:

@@ -1,4 +1,4 @@
-"""What a model of one's own must offer to be trained."""
+"""Protocol of models that can be trained."""
 
 from __future__ import annotations
 

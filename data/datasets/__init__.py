@@ -1,1 +1,1 @@
-"""TFDS builders that make their data on the spot, without a download."""
+"""TFDS builders that generate their data locally, without a download."""

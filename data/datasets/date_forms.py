@@ -1,4 +1,4 @@
-"""How the world writes dates: CLDR's patterns as templates, and the strings that two dates share."""
+"""Date formats of CLDR as templates, and the strings that two dates share."""
 
 import datetime
 import re
@@ -31,7 +31,7 @@ Templates = dict[tuple[str, int, int], str]
 
 
 def write(template: str, day: datetime.date) -> str:
-    """The text of `day`, by the template of its month and weekday."""
+    """Write `day` by the template of its month and weekday."""
     return template % _numbers(day)
 
 
@@ -41,7 +41,7 @@ def _numbers(day: datetime.date) -> dict[str, int]:
 
 @cache
 def templates(language: str) -> Templates:
-    """Every date of `language`, with only its numbers left open.
+    """Return the templates of `language`: every date form, with only its numbers left open.
 
     `write(templates(language)[form, day.month, day.weekday()], day)` is `babel.dates.format_date(day, form, language)`,
     and 50 times as fast. Raises ValueError for a pattern with a field other than year, month, day, weekday and era.
@@ -63,7 +63,7 @@ def templates(language: str) -> Templates:
 
 @cache
 def languages() -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The languages whose dates CLDR localises, as codes, and those left out, by reason.
+    """List the languages whose dates CLDR localises, as codes, and those left out, by reason.
 
     A language is a locale without territory and variant. A script of it (`uz_Cyrl`) counts as one more language where
     it writes some date in another way than the bare code (`uz`), and is left out where it does not.
@@ -87,7 +87,7 @@ def languages() -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
 
 
 def strangeness(codes: Sequence[str]) -> dict[str, float]:
-    """How badly the months of each language are guessed from how all the others write theirs, between 0 and 1.
+    """Measure how badly each language's months are guessed from the other languages' spellings, between 0 and 1.
 
     The guess is naive Bayes over letter trigrams (0.1 added to each count), leaving out the language itself; what is
     given is the probability that it leaves to the eleven wrong months, mean over the months of the long and the medium
@@ -112,7 +112,7 @@ def strangeness(codes: Sequence[str]) -> dict[str, float]:
 
 
 def _trigrams(code: str) -> dict[str, np.ndarray]:
-    """Letter trigrams of the long and medium forms -> in which of the 12 months each occurs, as 0 or 1."""
+    """Map letter trigrams of the long and medium forms to the months that each occurs in, 12 values of 0 or 1."""
     result: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(12))
     for (form, month, weekday), template in templates(code).items():
         if form != "full" and weekday == 0:
@@ -129,7 +129,7 @@ def _trigrams_of(template: str) -> set[str]:
 def ambiguous_days(
     used: Iterable[tuple[str, int, int]], days: Iterable[datetime.date]
 ) -> Mapping[tuple[str, int, int], set[datetime.date]]:
-    """The days that a template writes as some template writes another day.
+    """Find the days that a template writes as some template writes another day.
 
     `used` are the (template, month, weekday) of all languages and forms, `days` all days that a reader may think of.
     Exact: every string is the text of one day of `days`, or all its (template, month, weekday, day) are in the result.
@@ -164,7 +164,7 @@ def ambiguous_days(
 
 
 def _reads_in_one_way(group: Mapping[str, set[tuple[int, int]]]) -> bool:
-    """Whether all templates have the same fields in the same places, enough of them to tell the day.
+    """Return whether all templates have the same fields in the same places, enough of them to tell the day.
 
     Digits that belong to a name (`M11`) may differ, for then the texts do. Padding is ignored, since `05` and `5` read
     alike. False is always right, only slower.

@@ -111,7 +111,7 @@ class Dates(tfds.core.GeneratorBasedBuilder):
 
 
 def split_days(first_year: int, last_year: int, seed: int) -> dict[str, list[datetime.date]]:
-    """All days of the years, those of validation and test drawn at random: split -> days in random order."""
+    """Split all days of the years, those of validation and test drawn at random: split -> days in random order."""
     if not 1000 <= first_year <= last_year <= 9998:
         raise ValueError(f"years must lie between 1000 and 9998, not {first_year}-{last_year}")
     first = datetime.date(first_year, 1, 1)
@@ -122,14 +122,14 @@ def split_days(first_year: int, last_year: int, seed: int) -> dict[str, list[dat
 
 
 def train_sizes(codes: Sequence[str], mean: int) -> dict[str, int]:
-    """Training examples of each language: up to `STRANGE` times as many where months look like no other language's."""
+    """Return each language's training examples: up to `STRANGE` times as many where its months are unlike others'."""
     weights = {code: 1 + (STRANGE - 1) * value for code, value in strangeness(codes).items()}
     scale = mean * len(codes) / sum(weights.values())
     return {code: round(scale * weight) for code, weight in weights.items()}
 
 
 def _draw(code, days, size, ambiguous, seed) -> list[dict[str, str]]:
-    """`size` examples of one language, each of another day. Raises ValueError if there are too few days."""
+    """Draw `size` examples of one language, each of another day. Raises ValueError if there are too few days."""
     templates_of = templates(code)
     # RandomState is frozen by NumPy's policy, and crc32 differs by language but not by Python process.
     order = np.random.RandomState([seed, zlib.crc32(code.encode())]).permutation(len(days))

@@ -57,7 +57,7 @@ class Reverse(tfds.core.GeneratorBasedBuilder):
 
 
 def draw(count: int, seed: int) -> list[str]:
-    """`count` distinct strings of digits in random order, their lengths as uniform as distinctness allows."""
+    """Draw `count` distinct strings of digits in random order, their lengths as uniform as distinctness allows."""
     random = np.random.RandomState(seed)  # its streams are frozen by NumPy's policy
     strings: dict[str, None] = {}  # an ordered set
     while len(strings) < count:

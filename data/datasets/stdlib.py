@@ -59,12 +59,12 @@ class Stdlib(tfds.core.GeneratorBasedBuilder):
 
 
 def split_of(path: str) -> str:
-    """The split of a document, by its path alone."""
+    """Assign a document to a split by its path alone."""
     return _SPLIT_OF_PERCENT.get(zlib.crc32(path.encode()) % 100, "test")
 
 
 def read_sources(root: Path) -> tuple[dict[str, str], list[str]]:
-    """The .py files below `root`, path -> text, and the paths of those that are not UTF-8.
+    """Read the .py files below `root`, path -> text, and list those that are not UTF-8.
 
     Left out: tests, installed packages, what belongs to this machine's build (`_sysconfigdata*`), and the topics, which
     `read_topics` gives as the text that they are.
@@ -84,7 +84,7 @@ def read_sources(root: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def read_topics() -> dict[str, str]:
-    """Python's reference documentation, as `help()` shows it: path -> text."""
+    """Read Python's reference documentation, as `help()` shows it: path -> text."""
     from pydoc_data.topics import topics
 
     return {f"pydoc_data/topics/{name}": text for name, text in topics.items()}

@@ -1,1 +1,1 @@
-"""Where examples come from: `--data.source`, files that users have, TFDS datasets."""
+"""Data sources: the grammar of `--data.source`, users' files, TFDS datasets, examples in memory."""

@@ -1,4 +1,4 @@
-"""A TFDS builder with its data on disk: generated once, checked each time, never silently replaced."""
+"""TFDS builders with their data on disk: generated once, checked each time, never silently replaced."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def prepare_builder(
     config: "tfds.core.BuilderConfig | None" = None,
     name: str = "",
 ) -> "tfds.core.DatasetBuilder":
-    """A builder of this class and config with its data on disk; prints one line if it has to generate them.
+    """Return a builder of this class and config with its data on disk; prints one line if it has to generate them.
 
     The line calls it `name`, or by its own full name. Raises ValueError where the place of the data cannot be written,
     or is taken by something else, or by damaged data.
@@ -64,7 +64,7 @@ def make_builder(
     directory: str = "",
     config: "tfds.core.BuilderConfig | None" = None,
 ) -> "tfds.core.DatasetBuilder":
-    """The builder, which reads its directory if there is one.
+    """Make the builder, which reads its directory if there is one.
 
     Raises ValueError if that does not hold a dataset, and as `data_directory`.
     """
@@ -84,7 +84,7 @@ def make_builder(
 
 
 def is_prepared(builder: "tfds.core.DatasetBuilder") -> bool:
-    """Whether its data are on disk."""
+    """Return whether the builder's data are on disk."""
     with quiet():
         return builder.is_prepared()
 
@@ -106,7 +106,7 @@ def check_data(builder: "tfds.core.DatasetBuilder") -> None:
 
 
 def damaged(path: object, why: object) -> ValueError:
-    """What to raise when prepared data under `path` cannot be read."""
+    """Return the error for prepared data under `path` that cannot be read."""
     return ValueError(f"the prepared data in {path} are damaged ({_one_line(why)}): remove them to prepare them again")
 
 
@@ -137,7 +137,7 @@ def _exit(number: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without TFDS's own messages: that a folder it is about to make is not there yet, where it will be, and so on."""
+    """Silence TFDS's own messages: that a folder it is about to make is not there yet, where it will be, and so on."""
     level = absl.logging.get_verbosity()
     absl.logging.set_verbosity(absl.logging.ERROR)
     try:

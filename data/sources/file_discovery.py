@@ -1,4 +1,4 @@
-"""Which files of a user's make up a corpus, and which split each of them is.
+"""Discovery of the files of a user's corpus, by split and language.
 
 PATH (of text: and tsv:) and PREFIX (of parallel:) may be
 
@@ -34,7 +34,7 @@ Files = dict[str, tuple[Path, ...]]
 
 
 def corpus_files(source: Source) -> tuple[Files, tuple[str, str] | None]:
-    """Split (or `WHOLE`) -> its files, training first; parallel: source and target file, and the two languages.
+    """Find the files of each split (or `WHOLE`), training first; parallel: two files, and the two languages.
 
     Raises ValueError, one line, where nothing is found, no training split is, more than one reading is possible, or
     something is not a file: a pipe, say, which can be read only once.
@@ -77,7 +77,7 @@ def _path(name: str) -> Path:
 
 
 def _exactly(source: Source, prefix: Path, strict: bool = True) -> dict[str, Path]:
-    """The files PREFIX.LANGUAGE of parallel text: language -> file."""
+    """Find the files PREFIX.LANGUAGE of parallel text: language -> file."""
     found = {}
     for file in sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() and not prefix.is_dir() else ():
         base, language = _base_and_key(source, file)
@@ -89,7 +89,7 @@ def _exactly(source: Source, prefix: Path, strict: bool = True) -> dict[str, Pat
 
 
 def _by_split(source: Source, path: Path) -> dict[str, dict[str, Path]]:
-    """Split -> language ("" unless parallel) -> file, of a directory or of what names begin with; training first."""
+    """Find files by split and language ("" unless parallel), in a directory or by a prefix; training first."""
     directory, prefix = (path, "") if path.is_dir() else (path.parent, path.name)
     found: dict[str, dict[str, dict[str, Path]]] = {}
     for file in sorted(directory.iterdir()) if directory.is_dir() else ():
@@ -124,7 +124,7 @@ def _rank(split: str) -> tuple[int, str]:
 
 
 def _base_and_key(source: Source, file: Path) -> tuple[str | None, str]:
-    """A file's name without extension, and its language (parallel) or ""; None for a name that does not fit."""
+    """Split a file's name into its stem and its language (parallel) or ""; None for a name that does not fit."""
     name = file.name.removesuffix(".gz")
     base, _, extension = name.rpartition(".")
     if source.kind != "parallel":

@@ -1,4 +1,4 @@
-"""What data were, so that they can be recognised: the examples of a split counted, and a digest of their texts."""
+"""Fingerprints of data: the number of examples of a split, and a digest of their texts."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def fingerprint(columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """`{"examples": n, "digest": 20 hexadecimal digits}` of one split; `columns` are its texts by side, n of each.
+    """Return {"examples": n, "digest": 20 hexadecimal digits} of one split; `columns`: its texts by side, n of each.
 
     Equal for equal texts in equal order, wherever they come from: another file name or compression changes nothing.
     """

@@ -1,4 +1,4 @@
-"""What `--data.source` may say, taken apart. No file is looked at here.
+"""Grammar of `--data.source`. No file is read here.
 
     NAME                           a dataset of ours: dates, reverse, stdlib
     tfds:NAME[/CONFIG][:VERSION]   a TFDS dataset that `python -m data.prepare` has prepared
@@ -46,7 +46,7 @@ class Source:
 
 
 def parse_source(text: str) -> Source:
-    """The parts of `text`. Raises ValueError for what the grammar does not know."""
+    """Parse `text` into its parts. Raises ValueError for what the grammar does not know."""
     kind, colon, name = text.partition(":")
     if not colon:
         return Source("builder", text)
@@ -66,7 +66,7 @@ def parse_source(text: str) -> Source:
 
 
 def parse_mixture(text: str) -> list[tuple[str, Fraction]]:
-    """`A=0.7,B=0.3` as [("A", 7/10), ("B", 3/10)]; anything without a weight at its end as the one source it is.
+    """Parse `A=0.7,B=0.3` as [("A", 7/10), ("B", 3/10)]; without a weight at its end, `text` is one source.
 
     Weights are positive numbers, and are divided by their sum; one source alone has none. A path may have commas and
     equals signs: sources are divided only where `=NUMBER,` is followed by what begins one, `KIND:` or a bare name (so a
@@ -94,5 +94,5 @@ def parse_mixture(text: str) -> list[tuple[str, Fraction]]:
 
 
 def resolve_mixture(text: str, resolve: Callable[[str], T]) -> list[tuple[T, Fraction]]:
-    """`parse_mixture`, with what `resolve` makes of each source's name."""
+    """Parse a mixture and apply `resolve` to each source's name."""
     return [(resolve(name), weight) for name, weight in parse_mixture(text)]

@@ -1,4 +1,4 @@
-"""A user's own files as TFDS datasets: array_record data, in the order of the file."""
+"""TFDS builders of a user's own files: array_record data, in the order of the file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from data.sources.local_corpus import Corpus
 
 @dataclass
 class LocalConfig(tfds.core.BuilderConfig):
-    """Its name is the digest of the files."""
+    """A TFDS config whose name is the digest of the files."""
 
     corpus: Corpus | None = None
     """What the files hold; needed only where it has not been prepared yet."""
@@ -41,12 +41,12 @@ class _Local(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 
 class LocalPairs(_Local):
-    """Lines of parallel text or of a TSV file."""
+    """Builder of pairs, from parallel text or a TSV file."""
 
     NAMES = ("source", "target")
 
 
 class LocalText(_Local):
-    """Documents."""
+    """Builder of documents."""
 
     NAMES = ("text",)

@@ -1,4 +1,4 @@
-"""A user's files, read and checked in full before anything is written.
+"""Reading of a user's files, which are checked in full before anything is written.
 
 Training pairs with a blank side are left out, both sides together, and counted; in a held-out split every line stays at
 its place. Where no file is named validation, it is drawn from the training pairs: 5% of the distinct sources, by a hash
@@ -33,7 +33,7 @@ Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """What was read."""
+    """Examples of a user's files, by split."""
 
     splits: dict[str, Pairs] | dict[str, list[str]]
     report: str
@@ -54,7 +54,7 @@ class LocalSource:
         return cls(source, *corpus_files(source))
 
     def digest(self) -> str:
-        """A digest, 20 hexadecimal digits, of the files' content, their splits, and the columns or languages taken.
+        """Return a digest, 20 hexadecimal digits, of the files' content, splits, and columns or languages.
 
         Raises ValueError for a file that is empty or cannot be read.
         """
@@ -65,7 +65,7 @@ class LocalSource:
         return hashlib.blake2b(key.encode(), digest_size=10).hexdigest()
 
     def read(self, digest: str) -> Corpus:
-        """All examples. Raises ValueError, one line, for whatever is wrong with the files.
+        """Read all examples. Raises ValueError, one line, for whatever is wrong with the files.
 
         One thing may be that they are being written: what was read must have the `digest` that was asked for before.
         """
@@ -127,7 +127,7 @@ def _read_parallel(source: Path, target: Path) -> Pairs:
 
 
 def _draw(pairs: Pairs, names: Sequence[str], name: str) -> dict[str, Pairs]:
-    """The pairs by split, in their order; `names` are the splits to be drawn, `train` has the rest."""
+    """Draw the pairs by split, in their order; `names` are the splits to be drawn, `train` has the rest."""
     ranks = np.array([_hash(source) for source, _ in pairs], np.uint64)
     distinct = np.unique(ranks)
     count = int(np.ceil(HELD_OUT * len(distinct)))

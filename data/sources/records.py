@@ -16,7 +16,7 @@ _CHUNK = 65_536
 
 
 class Dataset(Protocol):
-    """What reading needs of a dataset: a TFDS `DatasetBuilder`, a `DatasetView` or an `InMemoryDataset`."""
+    """Protocol of a dataset that can be read: a TFDS `DatasetBuilder`, a `DatasetView` or an `InMemoryDataset`."""
 
     name: str
     info: Any
@@ -141,7 +141,10 @@ def read_columns(dataset: Dataset, split: str, names: Sequence[str]) -> dict[str
 
 
 def _raw(dataset: Dataset, split: str) -> Sequence:
-    """The records as they lie on disk: 11 µs an example, where TFDS's decoding takes 70. In memory, the examples."""
+    """Return the records as they lie on disk: 11 µs an example, where TFDS's decoding takes 70.
+
+    In memory, the examples.
+    """
     if isinstance(dataset, InMemoryDataset):
         return dataset.examples[split]
     from tensorflow_datasets.core.decode import DeserializeMethod

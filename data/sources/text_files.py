@@ -1,4 +1,4 @@
-"""Files that people made, as text: lines as `wc -l` counts them, and one clear line for what is not text.
+"""Reading of text files: lines as `wc -l` counts them, and one clear line for what is not text.
 
 UTF-8, gzipped where the name ends in .gz. A line ends at LF only: U+2028, form feeds and NUL are characters like any
 other. The CR of CRLF and a byte order mark at the start of a file belong to no line. A CR elsewhere is a character too;
@@ -18,7 +18,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of `path`, without their ends. Raises ValueError, one line that names the file, and the line number."""
+    """Read the lines of `path`, without their ends.
+
+    Raises ValueError, one line that names the file, and the line number.
+    """
     with _open(path) as file:
         number = 0
         for number, raw in enumerate(file, start=1):
@@ -40,7 +43,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_text(path: Path) -> str:
-    """All of `path` as one text, every newline kept (CRLF as LF). Raises as `read_lines`."""
+    """Read all of `path` as one text, every newline kept (CRLF as LF). Raises as `read_lines`."""
     with _open(path) as file:
         content = file.read().removeprefix(_BOM)
     if not content:
@@ -53,7 +56,7 @@ def read_text(path: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """A digest of the file's bytes, as they lie on disk. Raises ValueError for a file that cannot be read."""
+    """Return a digest of the file's bytes, as they lie on disk. Raises ValueError for a file that cannot be read."""
     with _errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
@@ -75,5 +78,5 @@ def _errors(path: Path) -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """`text` with spaces for line breaks, so that a file has as many lines as there are texts."""
+    """Replace line breaks by spaces, so that a file has as many lines as there are texts."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")

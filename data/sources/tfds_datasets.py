@@ -28,7 +28,7 @@ HELD_OUT = 0.01
 
 
 def open_tfds(source: Source, directory: str = "") -> DatasetView:
-    """The prepared TFDS dataset that `source` names, its text features called source and target, or text.
+    """Open the prepared TFDS dataset that `source` names, its text features called source and target, or text.
 
     Raises ValueError, one line: not a possible name, not prepared (with the command that does it), damaged, not in
     array_record format, or without text features that can be told apart.
@@ -48,7 +48,7 @@ def open_tfds(source: Source, directory: str = "") -> DatasetView:
 
 
 def prepare_tfds(source: Source, directory: str = "") -> DatasetView:
-    """`open_tfds`, generating the data first where they are not there.
+    """Open a TFDS dataset as `open_tfds`, generating the data first where they are not there.
 
     Raises ValueError, in one line, where TensorFlow or the network is missing (within 5 seconds), and for a name that
     TFDS does not know.
@@ -85,7 +85,7 @@ def check_name(source: Source) -> None:
 
 
 def can_connect() -> bool:
-    """Whether `HOST`, or the proxy on the way to it, takes a connection within `PATIENCE` seconds."""
+    """Return whether `HOST`, or the proxy on the way to it, takes a connection within `PATIENCE` seconds."""
     proxy = urllib.request.getproxies().get("https")
     parts = urlsplit(proxy if not proxy or "//" in proxy else f"//{proxy}") if proxy else None
     address = (parts.hostname, parts.port or 80) if parts and parts.hostname else HOST
@@ -135,12 +135,12 @@ def _find(name: str, directory: str) -> "tfds.core.DatasetBuilder | None":
 
 
 def _command(source: Source, directory: str) -> str:
-    """What to type."""
+    """Return the command to type."""
     return f"python -m data.prepare tfds:{source.name}" + (f" --directory {directory}" if directory else "")
 
 
 def _held_out(builder: "tfds.core.DatasetBuilder", source: Source) -> dict[str, str]:
-    """A validation split from the end of the training split, if there is none; the test split is for the last score."""
+    """Cut a validation split from the end of the training split if there is none; never use the test split for it."""
     splits = builder.info.splits
     examples = splits["train"].num_examples if "train" in splits else 0
     if "validation" in splits or examples < 2:
@@ -151,7 +151,7 @@ def _held_out(builder: "tfds.core.DatasetBuilder", source: Source) -> dict[str, 
 
 
 def _columns(builder: "tfds.core.DatasetBuilder", source: Source) -> Mapping[str, str]:
-    """Our names for the text features: as the source says, as they are called, or by TFDS's supervised keys."""
+    """Map our names to the text features: as the source says, as they are called, or by TFDS's supervised keys."""
     import tensorflow_datasets as tfds
 
     features = builder.info.features

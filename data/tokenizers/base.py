@@ -52,21 +52,21 @@ class Tokenizer(ABC):
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """Number of ids, the special ones counted."""
+        """Return the number of ids, the special ones counted."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all `texts`, end to end (int32), and the length of each (int64).
+        """Encode `texts`: the ids of all, end to end (int32), and the length of each (int64).
 
         No special tokens are added; an unknown token is UNK.
         """
 
     def encode(self, text: str) -> np.ndarray:
-        """The int32 ids of `text`, no special tokens added; an unknown token is UNK."""
+        """Encode `text` as int32 ids, no special tokens added; an unknown token is UNK."""
         return self.encode_batch([text])[0]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of `ids`: PAD, BOS and EOS are dropped, UNK becomes U+FFFD.
+        """Decode `ids` to text: PAD, BOS and EOS are dropped, UNK becomes U+FFFD.
 
         Raises ValueError for an id outside the vocabulary.
         """
@@ -82,20 +82,20 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _decode(self, ids: np.ndarray) -> str:
-        """The text of ids that are all UNK or ordinary."""
+        """Decode ids that are all UNK or ordinary."""
 
     def canonical(self, text: str) -> str:
-        """What `decode` can give back of `text`: what an output is to be compared with. Here: its normalised form."""
+        """Return what `decode` can give back of `text`, to compare outputs with. Here: its normalised form."""
         return normalize(text, self.normalization)
 
     @abstractmethod
     def _record(self) -> dict[str, Any]:
-        """What JSON is to hold besides kind and normalisation."""
+        """Return what JSON is to hold besides kind and normalisation."""
 
     @classmethod
     @abstractmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Tokenizer":
-        """The tokenizer that `record`, read from a file, describes. Raises ValueError where it does not."""
+        """Make the tokenizer that `record`, read from a file, describes. Raises ValueError where it does not."""
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; `data.tokenizers.factory.load_tokenizer` reads it."""
@@ -112,17 +112,17 @@ class Tokenizer(ABC):
 
 
 def normalize(text: str, form: Normalization) -> str:
-    """`text` in this Unicode form."""
+    """Normalize `text` to this Unicode form."""
     return text if form == "none" else unicodedata.normalize(form, text)
 
 
 def without_surrogates(text: str) -> str:
-    """`text` with U+FFFD for every lone surrogate: what is no character, and cannot be written as UTF-8."""
+    """Replace every lone surrogate by U+FFFD: it is no character, and cannot be written as UTF-8."""
     return _SURROGATES.sub(REPLACEMENT, text)
 
 
 def read_record(path: str | Path, *kinds: str) -> dict[str, Any]:
-    """The JSON object in a tokenizer's file. Raises ValueError if it is none, or of none of these kinds."""
+    """Read the JSON object in a tokenizer's file. Raises ValueError if it is none, or of none of these kinds."""
     record = json.loads(Path(path).read_bytes())
     if not isinstance(record, dict) or record.get("type") not in kinds:
         raise ValueError(f'no {{"type": "{" or ".join(kinds)}"}}')

@@ -1,4 +1,4 @@
-"""Pieces of words: byte-level BPE, or whatever a `tokenizer.json` describes, both by Hugging Face `tokenizers`."""
+"""Subword tokenizers: byte-level BPE, or whatever a `tokenizer.json` describes, both by Hugging Face `tokenizers`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, normalization: Normalization = "none") -> "SubwordTokenizer":
-        """Byte-level BPE with at most `vocab_size` ids, fewer where `texts` are too few for so many.
+        """Train byte-level BPE with at most `vocab_size` ids, fewer where `texts` are too few for so many.
 
         Words are kept apart as GPT-2 does; a space belongs to the word behind it. Raises ValueError for a vocabulary
         smaller than the 256 bytes.
@@ -78,7 +78,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def from_file(cls, path: str | Path, normalization: Normalization = "none") -> "SubwordTokenizer":
-        """The tokenizer of a `tokenizer.json`. Raises ValueError, one line, for a file that is none."""
+        """Read the tokenizer of a `tokenizer.json`. Raises ValueError, one line, for a file that is none."""
         path = expand_home(str(path), "--data.tokenizer_file")
         try:
             return cls(Path(path).read_text(encoding="utf-8"), normalization)

@@ -1,4 +1,4 @@
-"""One token for every byte of UTF-8: no vocabulary to learn, nothing unknown."""
+"""A tokenizer with one token for each byte of UTF-8: no vocabulary to learn, nothing unknown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

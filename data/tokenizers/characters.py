@@ -32,7 +32,7 @@ class CharacterTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], normalization: Normalization = "none") -> "CharacterTokenizer":
-        """The tokenizer that knows the characters of `texts`, in the order of their code points."""
+        """Train a tokenizer that knows the characters of `texts`, in the order of their code points."""
         return cls(sorted(set().union(*(normalize(text, normalization) for text in texts))), normalization)
 
     @property

@@ -1,4 +1,4 @@
-"""Which tokenizer a config asks for: trained on the training split, read from a file, or restored with its run."""
+"""Making of tokenizers: trained on the training split, read from a file, or restored with a run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -19,7 +19,7 @@ DEFAULT_BPE_SIZE = 8_000
 
 
 def make_tokenizers(config: DataConfig, texts: Mapping[str, Sequence[str]]) -> dict[str, Tokenizer]:
-    """A tokenizer for each side (source and target, or text), from the texts of its training split.
+    """Make a tokenizer for each side (source and target, or text), from the texts of its training split.
 
     One and the same for both sides with `shared_vocabulary` or `tokenizer_file`. Raises ValueError, one line, for a
     vocabulary too small, and for a file that is no tokenizer.

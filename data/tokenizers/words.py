@@ -1,4 +1,4 @@
-"""Text that is split into tokens already, by spaces: words, phonemes, or pieces marked with `@@`."""
+"""A tokenizer of text that spaces split into tokens: words, phonemes, or pieces marked with `@@`."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int = 0, normalization: Normalization = "none") -> "WordTokenizer":
-        """The tokenizer that knows the words of `texts`, the most frequent first, in all at most `vocab_size` ids.
+        """Train a tokenizer that knows the words of `texts`, the most frequent first, in all at most `vocab_size` ids.
 
         0: all of them. Words of equal frequency come in the order of their code points.
         """
@@ -61,7 +61,7 @@ class WordTokenizer(Tokenizer):
         return _join(REPLACEMENT if number == UNK else self.words[number - NUM_SPECIAL] for number in ids.tolist())
 
     def canonical(self, text: str) -> str:
-        """The normalised text, single spaces between its words, `@@ ` taken out."""
+        """Return the normalised text, single spaces between its words, `@@ ` taken out."""
         return _join(self._split(text))
 
     def _split(self, text: str) -> list[str]:

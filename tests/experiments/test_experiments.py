@@ -1,4 +1,4 @@
-"""The cards run from start to end, at small scale, and report what they promise."""
+"""Experiments run from start to end, at small scale, and report what they promise."""
 
 import dataclasses
 import json
@@ -93,8 +93,8 @@ def test_modern_char_is_compared_with_stdlib_char_at_equal_steps(tmp_path, capsy
 
 def test_modern_char_has_as_many_parameters_as_stdlib_char():
     sizes = []
-    for card in (modern_char, stdlib_char):
-        experiment = card.experiment()
+    for module in (modern_char, stdlib_char):
+        experiment = module.experiment()
         model = experiment.model(experiment.config, {"text": 100})
         params = jax.eval_shape(lambda model=model: model.init(jax.random.key(0), jnp.ones((1, 8), jnp.int32)))
         sizes.append(sum(leaf.size for leaf in jax.tree.leaves(params)))
@@ -129,12 +129,12 @@ def test_rotary_positions_reach_as_far_as_the_model():
     [({"d_model": 10, "num_heads": 2}, "d_model=10 / num_heads=2 = 5"), ({"d_model": 8, "d_k": 7}, "d_k=7")],
 )
 def test_rotary_positions_refuse_an_odd_head_width_in_one_line(widths, named):
-    """Before anything is traced, by the cards that have them."""
-    for card in (dates, modern_char):
-        config = card.experiment().config
+    """Before anything is traced, by the experiments that have them."""
+    for module in (dates, modern_char):
+        config = module.experiment().config
         config = dataclasses.replace(config, model=dataclasses.replace(config.model, **widths))
         with pytest.raises(ValueError, match=f"^rotary positions .* an even head width, got {named}$"):
-            card.experiment().model(config, {"source": 9, "target": 9, "text": 9})
+            module.experiment().model(config, {"source": 9, "target": 9, "text": 9})
 
 
 @pytest.mark.parametrize("name", sorted(list_experiments()))

@@ -65,7 +65,7 @@ def test_pairs_without_a_test_split_or_with_blank_answers(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_dates_mixed_with_something_else(tmp_path, monkeypatch, capsys):
-    """Dates alone count as dates, in the card's report and in evaluate.py's exact match by language."""
+    """Dates alone count as dates, in the experiment's report and in evaluate.py's exact match by language."""
     rows = [(line, "2026-11-30", language) for line, language in zip(dates.SHOWN, ("ko", "en", "ar", "am", "eu", "de"))]
     few = builder_of(
         tmp_path / "prepared", dict.fromkeys(("train", "validation", "test"), rows), ("source", "target", "language")

@@ -1,4 +1,4 @@
-"""The cards that learn from a user's pairs: files of the form they ask for, a tiny model, and what they report."""
+"""Experiments that learn from a user's pairs: files of the form they ask for, a tiny model, and what they report."""
 
 import dataclasses
 import gzip
@@ -18,9 +18,9 @@ NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 SHORT = {"max_source_length": 24, "max_target_length": 24}
 
 
-def shrunk(card, source, workdir, **data):
-    """The card on these data with a tiny model, two steps, one shape."""
-    experiment = card.experiment()
+def shrunk(module, source, workdir, **data):
+    """The experiment on these data with a tiny model, two steps, one shape."""
+    experiment = module.experiment()
     config = experiment.config
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     small = {"source": source, "batch_size": 8, "tokens_per_batch": 0, "buckets": 1, "directory": str(workdir / "tfds")}

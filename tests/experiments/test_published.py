@@ -1,4 +1,4 @@
-"""The cards for machines that we have not: as published, traced at full size, run small on data of their form."""
+"""Experiments for machines that we do not have: as published, traced at full size, run small on data of their form."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ VOCABULARIES = {lm1b: 30_000, ted_pt_en: 8000, tiny_shakespeare: 69, wmt14_en_de
 
 
 def full_size_batch(config):
-    """The shapes of the largest batch that the card trains on."""
+    """The shapes of the largest batch that the experiment trains on."""
     data = config.data
     pairs = isinstance(config.model, TransformerConfig)
     widths = (data.max_source_length, data.max_target_length) if pairs else (data.max_target_length,)
@@ -37,11 +37,11 @@ def full_size_batch(config):
     }
 
 
-@pytest.mark.parametrize("card", VOCABULARIES, ids=lambda card: card.__name__.rpartition(".")[2])
-def test_a_full_size_step_fits_together(card):
+@pytest.mark.parametrize("module", VOCABULARIES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_full_size_step_fits_together(module):
     """Nothing is allocated: shapes only, of the state and of a step with loss, gradient and update."""
-    experiment = card.experiment()
-    config, vocab_size = experiment.config, VOCABULARIES[card]
+    experiment = module.experiment()
+    config, vocab_size = experiment.config, VOCABULARIES[module]
     sides = ("source", "target") if isinstance(config.model, TransformerConfig) else ("text",)
     model = experiment.model(config, dict.fromkeys(sides, vocab_size))
     batch = full_size_batch(config)
@@ -57,16 +57,16 @@ def test_a_full_size_step_fits_together(card):
     assert metrics["loss"][0].shape == () and metrics["loss"][0].dtype == jnp.float32
 
 
-@pytest.mark.parametrize(("card", "millions"), [(wmt14_en_de_base, 63.05), (wmt14_en_de_big, 214.17)])
-def test_parameters_of_the_paper(card, millions):
-    config = card.experiment().config
+@pytest.mark.parametrize(("module", "millions"), [(wmt14_en_de_base, 63.05), (wmt14_en_de_big, 214.17)])
+def test_parameters_of_the_paper(module, millions):
+    config = module.experiment().config
     assert round(count_parameters(config.model, *[config.data.vocab_size] * 2) / 1e6, 2) == millions
 
 
-@pytest.mark.parametrize(("card", "d_model"), [(wmt14_en_de_base, 512), (wmt14_en_de_big, 1024)])
-def test_the_learning_rate_of_the_paper(card, d_model):
+@pytest.mark.parametrize(("module", "d_model"), [(wmt14_en_de_base, 512), (wmt14_en_de_big, 1024)])
+def test_the_learning_rate_of_the_paper(module, d_model):
     """d^-½ · min(step^-½, step · warmup^-1.5), section 5.3."""
-    optimizer = card.experiment().config.optimizer
+    optimizer = module.experiment().config.optimizer
     hyper = {"peak_lr": optimizer.peak_lr, "warmup_steps": float(optimizer.warmup_steps)}
     for step in (1, 400, 4000, 100_000):
         expected = d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
@@ -81,9 +81,9 @@ def test_a_batch_holds_at_most_25_000_tokens_of_each_side():
         assert 0.75 * 25_000 < rows * width <= 25_000 and rows % 8 == 0
 
 
-def shrunk(card, directory, **data):
-    """The card with a tiny model in float32, two steps, its data in `directory`."""
-    experiment = card.experiment()
+def shrunk(module, directory, **data):
+    """The experiment with a tiny model in float32, two steps, its data in `directory`."""
+    experiment = module.experiment()
     config = experiment.config
     layers = {
         name: 1 for name in ("num_layers", "num_encoder_layers", "num_decoder_layers") if hasattr(config.model, name)
@@ -106,13 +106,13 @@ def shrunk(card, directory, **data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("card", "name", "config", "languages"),
+    ("module", "name", "config", "languages"),
     [
         (wmt14_en_de_base, "wmt14_translate", "de-en", ("de", "en")),
         (ted_pt_en, "ted_hrlr_translate", "pt_to_en", ("pt", "en")),
     ],
 )
-def test_translation_cards_read_the_features_of_their_dataset(card, name, config, languages, tmp_path, capsys):
+def test_translation_experiments_read_the_features_of_their_dataset(module, name, config, languages, tmp_path, capsys):
     rows = [dict(zip(languages, (f"{languages[0]} {number} eins", f"{number} one"))) for number in range(16)]
     features = tfds.features.Translation(languages=languages)
     generate(tmp_path, name, features, rows, languages, config, splits=("train", "validation", "test"))
@@ -123,9 +123,9 @@ def test_translation_cards_read_the_features_of_their_dataset(card, name, config
         "max_target_length": 32,
         "vocab_size": 270,
     }
-    result = train(shrunk(card, tmp_path, **small))
+    result = train(shrunk(module, tmp_path, **small))
     assert result.metrics["test_sentences"] == 16 and 0 <= result.metrics["test_exact_match"] <= 1
-    source, target = card.experiment().config.data.source.rpartition(":")[2].split("-")
+    source, target = module.experiment().config.data.source.rpartition(":")[2].split("-")
     out = capsys.readouterr().out
     assert f"  {rows[0][source]}  ->  " in out and f"not {rows[0][target]})" in out
 

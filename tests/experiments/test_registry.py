@@ -109,7 +109,7 @@ def test_no_words_list_every_card_with_its_first_line(capsys):
 
 def test_a_new_file_is_a_new_experiment(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text('"""My idea."""\n\ndef experiment():\n    return 1\n')
-    (tmp_path / "helper.py").write_text('"""No card."""\n')
+    (tmp_path / "helper.py").write_text('"""No experiment."""\n')
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims" / "recall.py").write_text('"""C1."""\n\ndef experiment():\n    raise RuntimeError\n')
     (tmp_path / "broken.py").write_text("def experiment(:\n")
