@@ -75,7 +75,7 @@ def assert_same_bits(a, b):
 
 
 @pytest.mark.slow
-def test_reverse_reaches_its_card_number(tmp_path):
+def test_reverse_reaches_its_published_number(tmp_path):
     """The smallest experiment, as it is: 100% of the held-out strings, in under a minute of training."""
     base = reverse.experiment()
     clock = time.process_time()

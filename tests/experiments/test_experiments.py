@@ -138,7 +138,7 @@ def test_rotary_positions_refuse_an_odd_head_width_in_one_line(widths, named):
 
 
 @pytest.mark.parametrize("name", sorted(list_experiments()))
-def test_every_card_says_its_command(name):
+def test_every_experiment_says_its_command(name):
     experiment, doc = load_experiment(name)
     assert experiment.name == name
     assert f"python train.py {name}" in doc

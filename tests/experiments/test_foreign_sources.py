@@ -42,7 +42,7 @@ def file(folder, name, rows):
     (folder / name).write_text("".join("\t".join(row) + "\n" for row in rows))
 
 
-def test_the_reports_of_all_cards_are_here():
+def test_the_reports_of_all_experiments_are_here():
     assert {load_experiment(name)[0].report for name in list_experiments()} <= {None, *PAIRS, *TEXT}
 
 

@@ -98,7 +98,7 @@ def test_an_unknown_experiment_names_the_near_ones(capsys):
     assert "cannot read" in refused(capsys, "no/such/config.json")
 
 
-def test_no_words_list_every_card_with_its_first_line(capsys):
+def test_no_words_list_every_experiment_with_its_first_line(capsys):
     with pytest.raises(SystemExit) as error:
         parse_experiment("train.py", [])
     assert error.value.code == 0
@@ -140,7 +140,7 @@ def test_help_is_quick_and_imports_nothing_heavy(words):
         assert "--optimizer.peak_lr FLOAT" in done.stdout and "(default: " in done.stdout
 
 
-def test_every_card_answers_help_quickly():
+def test_every_experiment_answers_help_quickly():
     """One after another in one process, where the first pays for what all import; nothing heavy is imported by any."""
     code = (
         "import contextlib, io, sys, time\n"
