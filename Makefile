@@ -17,7 +17,7 @@ test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=15
 
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+	XLA_FLAGS= $(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 lint: setup
 	$(BIN)/ruff check .

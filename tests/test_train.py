@@ -17,6 +17,7 @@ import pytest
 
 from experiments import reverse
 from experiments.experiment import standard_step
+from experiments.reports import no_report
 from train import main, train
 from training.finite import NonFiniteError
 from workdir.metric_writer import read_metrics
@@ -56,14 +57,23 @@ def run(*words: str) -> tuple[int, str, str]:
 
 def small(workdir: Path, steps: int = 10, **train_options):
     base = reverse.experiment()
+    options = {"steps": steps, "log_every": 1, "evaluate_every": 4} | train_options
     config = dataclasses.replace(
         base.config,
         data=dataclasses.replace(base.config.data, batch_size=8),
         model=dataclasses.replace(base.config.model, d_model=16, num_heads=2, d_ff=16, dropout=0.1),
-        train=dataclasses.replace(base.config.train, steps=steps, log_every=1, evaluate_every=4, **train_options),
+        train=dataclasses.replace(base.config.train, **options),
         workdir=str(workdir),
     )
-    return dataclasses.replace(base, config=config)
+    return dataclasses.replace(base, config=config, report=no_report)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run: its directory, to be read only."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    train(small(path, steps=3))
+    return path
 
 
 def losses(workdir: Path) -> dict[tuple[int, str], float]:
@@ -89,8 +99,10 @@ def test_reverse_reaches_its_published_number(tmp_path):
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
     """SIGTERM to a real process in the middle: exit code 143, and the same bits as a run in one piece; those of the
     parameters' moving average too."""
-    whole = train(small(tmp_path / "whole", steps=200, ema=0.9))
-    words = ["reverse", *SMALL, "--train.steps", "200", "--train.ema", "0.9", "--workdir", str(tmp_path / "stopped")]
+    options = {"steps": 400, "evaluate_every": 100, "ema": 0.9}
+    whole = train(small(tmp_path / "whole", **options))
+    words = ["reverse", *SMALL, "--workdir", str(tmp_path / "stopped")]
+    words += [word for name, value in options.items() for word in (f"--train.{name}", str(value))]
     process = start(*words)
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     deadline = time.monotonic() + 200
@@ -102,13 +114,13 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert process.returncode == 143, err
     assert "stopped by SIGTERM after" in out
     steps_before = max(step for step, _ in losses(tmp_path / "stopped"))
-    assert steps_before < 200
+    assert steps_before < 400
 
     code, out, err = run(*words)
     assert code == 0, err
-    assert f"steps {steps_before + 1} to 200" in out
+    assert f"steps {steps_before + 1} to 400" in out
     assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
-    assert_same_bits(train(small(tmp_path / "stopped", steps=200, ema=0.9)).params, whole.params)
+    assert_same_bits(train(small(tmp_path / "stopped", **options)).params, whole.params)
     averages = [load_run(tmp_path / name).select_params("ema").params for name in ("stopped", "whole")]
     assert_same_bits(*averages)
     assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (averages[0], whole.params))))
@@ -135,16 +147,16 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path):
     assert_same_bits(result.params, whole.params)
 
 
-def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path):
-    first = train(small(tmp_path / "run"))
+def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path, trained):
+    shutil.copytree(trained, tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    words = ["reverse", *SMALL, "--train.steps", "10", "--workdir", str(tmp_path / "run")]
+    words = ["reverse", *SMALL, "--train.steps", "3", "--workdir", str(tmp_path / "run")]
     code, out, err = run(*words)
     assert code == 0, err
-    assert "finished after 10 steps" in out and "figures/training.png" in out
-    again = train(small(tmp_path / "run"))
-    assert again.metrics == first.metrics and again.figures == first.figures
-    assert_same_bits(again.params, first.params)
+    assert "finished after 3 steps" in out and "figures/training.png" in out
+    again = train(small(tmp_path / "run", steps=3))
+    assert again.metrics["validation_loss"] == losses(trained)[3, "validation"]
+    assert_same_bits(again.params, load_run(trained).select_params("last").params)
 
     code, out, err = run(*words, "--optimizer.peak_lr", "0.5")
     assert code == 2
@@ -243,13 +255,6 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, trained, name):
             train(small(tmp_path / "run", steps=3))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    path = tmp_path_factory.mktemp("trained") / "run"
-    train(small(path, steps=3))
-    return path
-
-
 def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):
     def interrupted(experiment):
         raise KeyboardInterrupt
@@ -263,13 +268,12 @@ def test_ctrl_c_before_the_first_step_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "python train.py: interrupted\n"
 
 
-def test_the_saved_config_alone_runs_it_again(tmp_path):
-    train(small(tmp_path / "first", steps=3))
-    code, _, err = run(str(tmp_path / "first" / "config.json"), "--workdir", str(tmp_path / "second"))
+def test_the_saved_config_alone_runs_it_again(tmp_path, trained):
+    code, _, err = run(str(trained / "config.json"), "--workdir", str(tmp_path / "second"))
     assert code == 0, err
-    assert losses(tmp_path / "second") == losses(tmp_path / "first")
+    assert losses(tmp_path / "second") == losses(trained)
 
-    record = json.loads((tmp_path / "first" / "config.json").read_text())
+    record = json.loads((trained / "config.json").read_text())
     record["optimizer"]["peak_rl"] = 1.0
     (tmp_path / "config.json").write_text(json.dumps(record))
     code, _, err = run(str(tmp_path / "config.json"))

@@ -23,6 +23,7 @@ from inference.trained_model import TrainedModel
 from inference.translator import output_length
 from model.config import LanguageModelConfig, TransformerConfig
 from model.language_model import LanguageModel
+from tests.model.samples import compiled
 from train import train
 from training.config import OptimizerConfig, TrainConfig
 from training.loss import token_loss
@@ -134,11 +135,13 @@ def test_a_model_of_ones_own_is_decoded():
     start = prefill_language_model(model, params, prompt, lengths, max_tokens=6)
     found, best = greedy(*start, **ends), beam_search(*start, beam_size=1, **ends)
     np.testing.assert_array_equal(best.tokens[:, 0], found.tokens)
+    whole = compiled(lambda tokens: model.apply({"params": params}, tokens))
     for row, length in enumerate(lengths):
-        tokens = prompt[row, :length].tolist()
+        tokens, length = np.zeros((1, 11), np.int32), int(length)
+        tokens[0, :length] = prompt[row, :length]
         for token in found.tokens[row][found.tokens[row] != 0].tolist():
-            assert token == int(model.apply({"params": params}, jnp.array([tokens]))[0, -1, 1:].argmax()) + 1
-            tokens.append(token)
+            assert token == int(whole(tokens)[0, length - 1, 1:].argmax()) + 1
+            tokens[0, length], length = token, length + 1
     context = jnp.where(jnp.arange(5)[None] < lengths[:, None], prompt, 0)
     assert log_likelihood(model, params, context, found.tokens, suppress_ids=(0,)).is_greedy.all()
 
@@ -202,15 +205,15 @@ def test_an_auxiliary_loss_is_added_to_the_gradient_and_padding_is_not_seen(chun
         nats = log_z - jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
         return jnp.where(mask, nats + 1e-4 * log_z**2, 0).sum()
 
-    assert float(objective(params)) == pytest.approx(float(by_hand(params)), rel=1e-5)
-    found, wanted = jax.grad(objective)(params), jax.grad(by_hand)(params)
+    assert float(compiled(objective)(params)) == pytest.approx(float(compiled(by_hand)(params)), rel=1e-5)
+    found, wanted = compiled(jax.grad(objective))(params), compiled(jax.grad(by_hand))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, wanted)
-    metrics = loss(params, batch, None, {})
+    metrics = compiled(lambda params: loss(params, batch, None, {}))(params)
     assert metrics["z_loss"][1] == 13 and metrics["loss"][0] < metrics["objective"][0]
     sgd = make_train_step(loss, lambda hyper, rate: optax.sgd(1.0), lambda update, hyper: jnp.float32(1.0))
     state = new_state(experiment("unused"), Recurrent(11), {"tokens": (1, 4)})
     state = state._replace(params=params, opt_state=optax.sgd(1.0).init(params), hyperparameters={})
-    moved = jax.tree.map(lambda old, new: 13 * (old - new), params, jax.jit(sgd)(state, batch)[0].params)
+    moved = jax.tree.map(lambda old, new: 13 * (old - new), params, compiled(sgd)(state, batch)[0].params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), moved, wanted)
 
 

@@ -30,8 +30,11 @@ def compiled(function, *static, optimized=False):
     `optimized` compiles it as users do. Otherwise the machine code is left as it comes, in a third of the time. What a
     test does around it is NumPy: every JAX operation outside would be one more program to compile.
     """
-    options = None if optimized else {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    jitted = jax.jit(function, static_argnames=static, compiler_options=options)
+    level = {
+        "xla_backend_optimization_level": 3 if optimized else 0,
+        "xla_llvm_disable_expensive_passes": not optimized,
+    }
+    jitted = jax.jit(function, static_argnames=static, compiler_options=level)
     return functools.wraps(function)(lambda *args, **kwargs: jax.device_get(jitted(*args, **kwargs)))
 
 

@@ -15,7 +15,7 @@ from training.sharding import batch_sharding, check_batch_divisible, data_mesh, 
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--xla_backend_optimization_level=0"
-"""Compiles in a third of the time."""
+"""As in `conftest.py`."""
 
 
 def test_one_device_takes_any_number_of_rows():
