@@ -49,6 +49,7 @@ def test_special_tokens_are_not_written(spelling_run):
     assert DecodingOptions(suppress_unknown=True).name == "greedy-suppress_unknown"
 
 
+@pytest.mark.slow  # 14 s
 def test_outputs_that_are_not_numbers_end_in_one_line(generate, spelling_run, text_run, monkeypatch):
     with_nan_parameters(monkeypatch)
     for words in ([], ["--scores"], ["--sample"], ["--beam", 2], ["--beam", 2, "--nbest", 2]):

@@ -113,6 +113,7 @@ def test_a_run_starts_ends_and_goes_on_without_compilation(tmp_path):
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done
 
 
+@pytest.mark.slow  # 9 s
 def test_generation_and_evaluation_have_no_nan_that_stands_for_none(monkeypatch, spelling_run, text_run):
     import evaluate
     import generate

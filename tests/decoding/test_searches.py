@@ -149,7 +149,7 @@ def test_a_likelihood_that_is_none_is_flagged():
     assert unscored.defined.all() and np.isfinite(unscored.log_probability).all()
 
 
-@pytest.mark.parametrize("ids", [np.int32, np.int64])
+@pytest.mark.parametrize("ids", [np.int32, pytest.param(np.int64, marks=pytest.mark.slow)])  # 9 s each
 def test_wide_integers_by_default_change_nothing(ids):
     """Under jax_enable_x64 every search takes and gives the same; beam search died of indices of two types."""
     model = small_language_model()

@@ -55,6 +55,7 @@ def few_languages(tmp_path_factory):
     )
 
 
+@pytest.mark.slow  # 23 s
 def test_dates_reports_languages_samples_and_figures(few_languages, tmp_path, capsys):
     experiment = shrunk(dates.experiment(), tmp_path / "run", steps=6)
     with warnings.catch_warnings():
