@@ -63,9 +63,9 @@ def test_multi30k_reads_its_pieces_and_compares_whole_words(tmp_path, monkeypatc
         "test_2016_exact_match",
         "test_coco_exact_match",
     }
-    assert result.metrics["test_2016_exact_match"] == 2 / 8 and result.metrics["test_2016_sentences"] == 8
+    assert result.metrics["test_2016_exact_match"] == 4 / 16 and result.metrics["test_2016_sentences"] == 16
     out = capsys.readouterr().out
-    assert "->  spielhaus one .  (right)" in out and "not spielhaus three .)" in out
+    assert "->  spielhaus one .  (right)" in out and "not spielhaus four .)" in out
 
 
 @pytest.mark.slow
