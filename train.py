@@ -207,18 +207,23 @@ def report(
     trained: TrainedModel,
     validation: Mapping[str, float],
 ) -> TrainResult:
-    """Report on a trained model and its baselines, draw the training curves, and write the run's result."""
+    """Report on a trained model and its baselines, draw the training curves, and write the run's result.
+
+    With train.report=False the result is the validation metrics.
+    """
     from analysis.curves import training_curves
-    from experiments.reports import task_report
+    from experiments.reports import no_report, task_report
     from workdir.metric_writer import read_metrics
     from workdir.result import TrainResult, save_result
 
-    make_report = experiment.report or task_report(experiment.task, experiment.config.train.logits_chunk)
-    measured = make_report(trained, data, run.figures)
+    settings = experiment.config.train
+    make_report = experiment.report or task_report(experiment.task, settings.logits_chunk)
+    measured = (make_report if settings.report else no_report)(trained, data, run.figures)
     curves = run.figures / "training.png"
     training_curves(read_metrics(run.path), curves)
     metrics = {f"validation_{key}": value for key, value in validation.items()} | measured.metrics
-    for baseline in experiment.baselines(experiment.config) if experiment.baselines else ():
+    baselines = experiment.baselines(experiment.config) if experiment.baselines and settings.report else ()
+    for baseline in baselines:
         inside = dataclasses.replace(baseline.config, workdir=str(run.path / baseline.name))
         theirs = train(dataclasses.replace(baseline, config=inside, data=experiment.data)).metrics
         for key in metrics:

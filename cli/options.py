@@ -42,7 +42,7 @@ def parse_options(words: list[str], default: Options, program: str, doc: str, ki
         tyro.cli(
             kind or type(default), prog=program, description=doc, default=default, args=["--help"], use_underscores=True
         )
-    kinds, values, rest = _kinds(default, "--"), {}, list(words)
+    kinds, values, rest = option_types(default, "--"), {}, list(words)
     while rest:
         word = rest.pop(0)
         flag, has_value, text = word.partition("=")
@@ -50,7 +50,7 @@ def parse_options(words: list[str], default: Options, program: str, doc: str, ki
             raise ValueError(f"unknown word {word!r}: options are given as --option VALUE")
         if flag not in kinds:
             raise ValueError(f"unknown option {flag}{did_you_mean(flag, kinds, '; --help shows them all')}")
-        wanted = _wanted(kinds[flag])
+        wanted = wanted_text(kinds[flag])
         if not has_value and rest and not rest[0].startswith("--"):
             text = rest.pop(0)
         elif not has_value and kinds[flag] is bool:
@@ -58,10 +58,10 @@ def parse_options(words: list[str], default: Options, program: str, doc: str, ki
         elif not has_value:
             raise ValueError(f"{flag} must be {wanted}, got nothing (what begins with -- is given as {flag}=--...)")
         try:
-            values[flag] = _from_text(text, kinds[flag])
+            values[flag] = value_from_text(text, kinds[flag])
         except ValueError:
             raise ValueError(f"{flag} must be {wanted}, got {text!r}") from None
-    return _replaced(default, values, "--")
+    return with_options(default, values, "--")
 
 
 def options_from_json(record: Mapping[str, Any], default: Options) -> Options:
@@ -71,7 +71,7 @@ def options_from_json(record: Mapping[str, Any], default: Options) -> Options:
       ValueError: an unknown key, a value of another type than its field, or one that the dataclass refuses; in one
         line.
     """
-    kinds, values = _kinds(default), {}
+    kinds, values = option_types(default), {}
 
     def read(record: Mapping[str, Any], section: Any, prefix: str) -> None:
         names = [field.name for field in dataclasses.fields(section)]
@@ -87,7 +87,7 @@ def options_from_json(record: Mapping[str, Any], default: Options) -> Options:
                 raise ValueError(f"{name} must be a section of options, got {value!r}")
 
     read(record, default, "")
-    return _replaced(default, values)
+    return with_options(default, values)
 
 
 def parse_run(program: str, doc: str, words: list[str], default: Options) -> tuple[str, Options]:
@@ -106,25 +106,25 @@ def parse_run(program: str, doc: str, words: list[str], default: Options) -> tup
         fail(program, error)
 
 
-def _kinds(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Type of each option, by its full name."""
+def option_types(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the type of each option of `config`, a dataclass of dataclasses, by its full name after `prefix`."""
     kinds: dict[str, Any] = {}
     hints = get_type_hints(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            kinds |= _kinds(value, f"{prefix}{field.name}.")
+            kinds |= option_types(value, f"{prefix}{field.name}.")
         else:
             kinds[prefix + field.name] = hints[field.name]
     return kinds
 
 
-def _from_text(text: str, kind: Any) -> Any:
+def value_from_text(text: str, kind: Any) -> Any:
     """Parse `text` as a value of type `kind`. Raises ValueError if it is none."""
     if get_origin(kind) is UnionType:
         for each in get_args(kind):
             try:
-                return _from_text(text, each)
+                return value_from_text(text, each)
             except ValueError:
                 continue
         raise ValueError(text)
@@ -151,28 +151,30 @@ def _from_json(value: Any, kind: Any, name: str) -> Any:
             return value
         if each is float and type(value) is int:
             return float(value)
-    raise ValueError(f"{name} must be {_wanted(kind)}, got {value!r}")
+    raise ValueError(f"{name} must be {wanted_text(kind)}, got {value!r}")
 
 
-def _wanted(kind: Any) -> str:
+def wanted_text(kind: Any) -> str:
+    """Return what a value of type `kind` is, for a message: "a whole number"."""
     if get_origin(kind) is UnionType:
-        return " or ".join(map(_wanted, get_args(kind)))
+        return " or ".join(map(wanted_text, get_args(kind)))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     return WANTED[kind]
 
 
-def _replaced(config: Any, values: dict[str, Any], prefix: str = "") -> Any:
-    """Replace the fields that `values` name. The dataclasses check them, and name a field by its last part only."""
+def with_options(config: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
+    """Return `config` with the options that `values` has, by full name. Raises ValueError, as the dataclasses do."""
     changes = {}
     for field in dataclasses.fields(config):
         name, old = prefix + field.name, getattr(config, field.name)
         if dataclasses.is_dataclass(old):
-            changes[field.name] = _replaced(old, values, f"{name}.")
+            changes[field.name] = with_options(old, values, f"{name}.")
         elif name in values:
             changes[field.name] = values[name]
     try:
         return dataclasses.replace(config, **changes)
     except ValueError as error:
+        # The dataclasses name a field by its last part only.
         named = str(error).partition(" ")[0] in {field.name for field in dataclasses.fields(config)}
         raise ValueError(f"{prefix}{error}" if named else str(error)) from error

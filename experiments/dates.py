@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from data.config import DataConfig
 from experiments.experiment import Config, Experiment, Report, rotary_model
 from experiments.reports import task_report
+from experiments.search_space import Integer, LogUniform, Uniform
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 
@@ -51,7 +52,12 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=1.4e-3, schedule="cosine", warmup_steps=100),
         train=TrainConfig(steps=2000, evaluate_every=1000, save_every=1000, log_every=25),
     )
-    return Experiment("dates", config, model=rotary_model, report=report, task="exact_match")
+    space = {
+        "optimizer.peak_lr": LogUniform(3e-4, 5e-3),
+        "optimizer.warmup_steps": Integer(50, 400),
+        "model.dropout": Uniform(0.0, 0.2),
+    }
+    return Experiment("dates", config, model=rotary_model, report=report, space=space, task="exact_match")
 
 
 def report(trained: TrainedModel, data: PairData, figures: Path) -> Report:

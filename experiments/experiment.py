@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from data.config import DataConfig
 from data.home import expand_home
 from evaluation.tasks import DECODED_METRICS, check_task, default_task
+from experiments.search_space import LogUniform, SearchSpace, check_space
 from model.config import LanguageModelConfig, TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 from training.directions import LOSS_METRICS, Direction, check_directions
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 STANDARD_METRICS: dict[str, Direction] = LOSS_METRICS | DECODED_METRICS
 """Of the standard loss, and of `experiments.reports.decoded_metrics`."""
+
+STANDARD_SPACE: SearchSpace = {"optimizer.peak_lr": LogUniform(1e-4, 1e-2)}
+"""What `sweep.py` searches where the experiment declares no other space."""
 
 ModelConfig = TypeVar("ModelConfig", TransformerConfig, LanguageModelConfig)
 
@@ -65,10 +69,15 @@ OLD_NAMES = {
 """(section, option) in configs of runs from before December 2026 -> the option's name today."""
 
 
+NEW_OPTIONS = {"train": {"report": True}}
+"""section -> options that configs of older runs lack, with the value that says what those runs did."""
+
+
 def with_current_names(record: dict[str, Any]) -> dict[str, Any]:
-    """Rename the options of a config, as JSON has it, that had other names when the run was made."""
+    """Bring a config, as JSON has it, up to date: rename the options that had other names, add those it lacks."""
     return {
-        section: {OLD_NAMES.get((section, name), name): value for name, value in options.items()}
+        section: NEW_OPTIONS.get(section, {})
+        | {OLD_NAMES.get((section, name), name): value for name, value in options.items()}
         if isinstance(options, dict)
         else options
         for section, options in record.items()
@@ -184,12 +193,15 @@ class Experiment:
     baselines: Callable[[Config], Sequence[Experiment]] | None = None
     """Experiments to compare with, given this one's config: trained after it in directories of its own, and their
     metrics reported beside its own as NAME_METRIC."""
+    space: SearchSpace = dataclasses.field(default_factory=lambda: STANDARD_SPACE)
+    """What `sweep.py` searches, option by option; `--space` on its command line replaces all of it."""
     task: str | None = None
     """What evaluate.py and the report measure (`evaluation.tasks.TASKS`). None: translation, or language_modeling for a
     language model."""
 
     def __post_init__(self):
         check_directions(self.metrics)
+        check_space(self.space, self.config)
         is_language_model = isinstance(self.config.model, LanguageModelConfig)
         if self.task is None:
             object.__setattr__(self, "task", default_task(is_language_model))

@@ -80,7 +80,7 @@ def parse_experiment(program: str, words: list[str]) -> Experiment:
     Exits with status 0 after a list or a help text, 2 after one line about what was wrong.
     """
     if not words or words[0] in ("-h", "--help"):
-        _print_list(program)
+        print_experiments(program)
         sys.exit(0)
     name, options = words[0], words[1:]
     try:
@@ -94,7 +94,8 @@ def parse_experiment(program: str, words: list[str]) -> Experiment:
     return experiment
 
 
-def _print_list(program: str) -> None:
+def print_experiments(program: str) -> None:
+    """Print the usage of `program`, and the list of experiments."""
     names = list_experiments()
     width = max(map(len, names))
     print(

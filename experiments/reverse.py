@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from data.config import DataConfig
 from experiments.experiment import Config, Experiment
+from experiments.search_space import LogUniform
 from model.config import TransformerConfig
 from training.config import OptimizerConfig, TrainConfig
 
@@ -30,4 +31,4 @@ def experiment() -> Experiment:
         optimizer=OptimizerConfig(peak_lr=3e-3, schedule="cosine", warmup_steps=50),
         train=TrainConfig(steps=1000, evaluate_every=500, save_every=500, log_every=25),
     )
-    return Experiment("reverse", config, task="exact_match")
+    return Experiment("reverse", config, space={"optimizer.peak_lr": LogUniform(5e-4, 2e-2)}, task="exact_match")

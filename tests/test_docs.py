@@ -24,6 +24,7 @@ DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").gl
 
 FIRST_WORK = {
     "train": ["train.train"],
+    "sweep": ["sweeps.study.Study"],
     "generate": ["workdir.restore.load_run"],
     "evaluate": ["workdir.restore.load_run"],
     "data.prepare": ["data.prepare.prepare", "data.sources.tfds_datasets.prepare_tfds"],
@@ -36,6 +37,7 @@ FIRST_WORK = {
 SMALL = {
     "train": "--train.steps 2 --train.evaluate_every 2 --train.save_every 2 --model.d_model 16 --model.d_ff 16 "
     "--data.buckets 1",
+    "sweep": "--trials 1 --train.steps 2 --train.evaluate_every 2 --model.d_model 16 --model.d_ff 16 --data.buckets 1",
     "benchmarks.input": "--seconds 0.1 --layers 1",
     "benchmarks.decoding": "--batch 1 --prompt 4 --tokens 2 --repeats 1 --uncached_tokens 1",
 }
@@ -121,7 +123,9 @@ def test_a_command_is_understood(command, tmp_path, monkeypatch, capsys):
 def test_another_option_is_not_understood(monkeypatch, capsys):
     """A test that takes anything would be none."""
     for script in FIRST_WORK:
-        words = {"train": ["dates"], "generate": ["runs/x"], "evaluate": ["runs/x"]}.get(script, ["dates"])
+        words = {"train": ["dates"], "sweep": ["dates"], "generate": ["runs/x"], "evaluate": ["runs/x"]}.get(
+            script, ["dates"]
+        )
         words = [] if script == "benchmarks.decoding" else words
         with pytest.raises(AssertionError):
             read_words(script, [*words, "--no_such_option", "1"], monkeypatch, capsys)
@@ -160,6 +164,7 @@ def test_options_in_prose_exist(path):
     from evaluate import EvaluateOptions
     from experiments.registry import load_experiment
     from generate import GenerateOptions
+    from sweeps.options import SweepOptions
 
     def options(config: object, prefix: str = "--") -> set[str]:
         found = set()
@@ -171,6 +176,7 @@ def test_options_in_prose_exist(path):
 
     pairs, text = (load_experiment(name)[0].config for name in ("dates", "stdlib_char"))
     known = options(pairs) | options(text) | options(GenerateOptions()) | options(EvaluateOptions())
+    known |= options(SweepOptions())
     known |= options(Inspection(pairs.data)) | {"--help", "--data.*"}
     named = {option for code in inline_code(path) for option in re.findall(r"(?<!\S)--[\w.*]+", code)}
     assert named <= known
@@ -319,6 +325,12 @@ def test_commands_run(path, workspace):
         if script in ("generate", "evaluate") and not (workspace / words[0]).exists():
             run_in(workspace, f"python train.py {Path(words[0]).name} {SMALL['train']}")
         small = "" if script == "train" and (not words or "--help" in words) else SMALL.get(script, "")
+        if script == "sweep":  # what is searched is not set, and a grid has its own number of trials
+            searched = {"--trials"} if "grid" in words else set()
+            searched |= {f"--{word.partition('=')[0]}" for word in words}
+            pairs = re.findall(r"(\S+) (\S+)", small)
+            small = " ".join(f"{name} {value}" for name, value in pairs if name not in searched)
+            small = "" if "--report" in words else small
         target, *streams = re.split(r"(?=\s[<>]\s)", command)
         run_in(workspace, " ".join([target, small, *streams]))
 

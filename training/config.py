@@ -78,6 +78,9 @@ class TrainConfig:
     experiment declares which way it is better."""
     ema: float = 0.0
     """Decay d of a moving average of the parameters, kept besides them: 1 − d of the newest each step. 0: none."""
+    report: bool = True
+    """Whether the end of the run measures the held-out splits, draws figures and trains the baselines. False, as for
+    the trials of a sweep: its result is the last validation metrics."""
 
     def __post_init__(self):
         counts = ("grad_accumulation_steps", "log_every", "evaluate_every", "save_every", "max_to_keep")

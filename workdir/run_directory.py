@@ -175,7 +175,7 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirectoryError(f"{run.config} is not readable JSON: choose another --workdir") from error
-    differences = _differences(
+    differences = config_differences(
         with_current_names(saved) if isinstance(saved, dict) else saved, json.loads(json.dumps(config))
     )
     if differences:
@@ -188,7 +188,8 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
         )
 
 
-def _differences(saved: Any, wanted: Any) -> list[str]:
+def config_differences(saved: Any, wanted: Any) -> list[str]:
+    """Return a phrase for each leaf in which two configs differ: "train.steps is 10 there and 20 here"."""
     saved, wanted = _flat(saved), _flat(wanted)
 
     def text(config: dict[str, Any], key: str) -> str:
