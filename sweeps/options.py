@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, get_args, get_type_hints
 
-from cli.options import option_types, parse_options
+from cli.options import option_types, options_from_json, parse_options
 from data.config import DataConfig
 from data.home import expand_home
 from experiments.experiment import Config, Experiment, ModelConfig, config_record
@@ -19,6 +19,7 @@ from experiments.search_space import SEED, Choice, Integer, SearchSpace, parse_s
 from training.config import OptimizerConfig, TrainConfig
 
 DEFAULT_TRIALS = 20
+SECTIONS = ("data", "model", "optimizer", "train")
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,22 @@ class Sweep:
         settings = {"sampler": self.options.sampler, "pruner": self.options.pruner}
         return settings | config_record(self.experiment) | {"space": {k: str(v) for k, v in self.space.items()}}
 
+    def recorded(self, record: Mapping[str, Any], runs: int) -> Sweep:
+        """Return the sweep of `runs` trials that `record` is of, in this one's directory.
+
+        Raises:
+          ValueError: the experiment has changed since, and lacks an option of the record; in one line.
+        """
+        config = options_from_json({key: record[key] for key in SECTIONS}, self.default)
+        space = parse_space([f"{name}={values}" for name, values in record["space"].items()], config)
+        options = dataclasses.replace(self.options, sampler=record["sampler"], pruner=record["pruner"], trials=None)
+        experiment = dataclasses.replace(self.experiment, config=config)
+        sweep = dataclasses.replace(self, experiment=experiment, space=space, options=options)
+        if sweep.points is None:
+            trials = -(-runs // len(sweep.seeds))
+            sweep = dataclasses.replace(sweep, options=dataclasses.replace(options, trials=trials))
+        return sweep
+
     def words(self, params: Mapping[str, Any], seed: int, *, report: bool = False) -> list[str]:
         """Return the words after `python train.py` that train a configuration, but for its directory.
 
@@ -161,7 +178,7 @@ def parse_sweep(program: str, words: Sequence[str]) -> Sweep:
     name, *rest = words
     experiment, doc = load_experiment(name)
     config = experiment.config
-    sections = {key: getattr(config, key) for key in ("data", "model", "optimizer", "train")}
+    sections = {key: getattr(config, key) for key in SECTIONS}
     kind = SweepConfig[type(config.model)]
     parsed = parse_options(_with_space_in_one_word(rest), SweepConfig(**sections), f"{program} {name}", doc, kind)
     shared = Config(**{key: getattr(parsed, key) for key in sections})

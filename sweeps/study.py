@@ -56,7 +56,8 @@ class Study:
     """The trials of a sweep in a database.
 
     Args:
-      create: False: only open a study that is there, to read it.
+      create: False: only open a study that is there, to read it. `self.sweep` has the options that it was made with,
+        and `sweep` need not.
 
     Raises:
       RunDirectoryError: the study is of another sweep, there is none to read, or the database cannot be opened.
@@ -94,7 +95,13 @@ class Study:
                 raise RunDirectoryError(f"{url} has no study {name!r} to report on") from None
             except optuna.exceptions.DuplicatedStudyError:
                 self.study = optuna.load_study(study_name=name, storage=storage)
-            self._check_record()
+            if create:
+                self._check_record()
+            elif self.study.user_attrs.get("sweep", {}).get("experiment") != sweep.experiment.name:
+                raise RunDirectoryError(f"{sweep.directory} has no sweep of {sweep.experiment.name}")
+            else:
+                runs = len(self.study.get_trials(deepcopy=False))
+                self.sweep = sweep.recorded(self.study.user_attrs["sweep"], runs)
             self.study.pruner = self._pruner()
             if create:
                 self._identity = directory_identity(sweep.directory)

@@ -122,6 +122,26 @@ def test_more_trials_can_be_asked_for_later_and_nothing_else(tmp_path):
         Study(sweep(tmp_path, "--space", "optimizer.peak_lr=log:1e-3:1e-2"))
 
 
+def test_a_report_needs_none_of_the_sweep_s_options(tmp_path, capsys):
+    words = [
+        "--sampler",
+        "random",
+        "--trials",
+        "3",
+        "--space",
+        "model.dropout=uniform:0:1",
+        "model.num_kv_heads=None,1",
+    ]
+    first = Study(sweep(tmp_path, *words, "train.seed=0,1", "--train.steps", "7", "--train.best_metric", "accuracy"))
+    finish_all(first, lambda params, seed: params["model.dropout"])
+    write_report(first)
+    wanted = capsys.readouterr().out
+    study = Study(sweep(tmp_path), create=False)
+    assert study.sweep.runs == 6 and study.sweep.record == first.sweep.record
+    write_report(study)
+    assert capsys.readouterr().out == wanted and "--train.steps 7" in wanted
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "config.json").write_text("{}")
