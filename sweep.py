@@ -33,6 +33,10 @@ def main() -> None:
     except ValueError as error:
         fail(program, error)
 
+    if sweep.options.vectorize:
+        from training.huge_pages import use_huge_pages
+
+        use_huge_pages()
     from sweeps.report import write_report
     from sweeps.study import Study
     from sweeps.trials import run_trials
@@ -47,7 +51,12 @@ def main() -> None:
             space = " ".join(f"{option}={values}" for option, values in sweep.space.items())
             print(f"{name}: {runs if seeds > 1 else f'{sweep.runs} runs'}, {left} to do, in {sweep.directory}")
             print(f"{name}: {sweep.options.sampler} search of {space}", flush=True)
-            run_trials(study, sweep.options.workers)
+            if sweep.options.vectorize:
+                from sweeps.vectorized import run_vectorized
+
+                run_vectorized(study)
+            else:
+                run_trials(study, sweep.options.workers or 1)
         failed = write_report(study)
     except RunDirectoryError as error:
         fail(program, error)

@@ -19,6 +19,13 @@ from experiments.search_space import SEED, Choice, Integer, SearchSpace, parse_s
 from training.config import OptimizerConfig, TrainConfig
 
 DEFAULT_TRIALS = 20
+VECTORIZED = (
+    *("optimizer.peak_lr", "optimizer.warmup_steps", "optimizer.final_lr_fraction", "optimizer.b1", "optimizer.b2"),
+    *("optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm"),
+    *("train.label_smoothing", "model.dropout", "model.attention_dropout"),
+)
+"""Options in which the trials of one program may differ, the seed besides: numbers in the train state
+(`training.hyperparameters`)."""
 SECTIONS = ("data", "model", "optimizer", "train")
 
 
@@ -32,8 +39,12 @@ class SweepOptions:
 
     trials: int | None = None
     """Configurations to train. None: 20, or all points of a grid."""
-    workers: int = 1
-    """Trials that train at the same time on this machine, each in a process of its own with its share of the cores."""
+    workers: int | None = None
+    """Trials that train at the same time on this machine, each in a process of its own with its share of the cores.
+    None: 1; with --vectorize 8, which tpe learns from before it chooses the next, or all trials of another sampler."""
+    vectorize: bool = False
+    """Train these trials as one compiled program. They may differ in their seed and in what the train state holds as a
+    number: learning rate, warm-up, weight decay, b1, b2, epsilon, clipping, dropout, label smoothing."""
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     """How configurations are chosen: by the results so far (Tree-structured Parzen Estimator, Bergstra et al. 2011), at
     random, or every combination of the values."""
@@ -57,6 +68,8 @@ class SweepOptions:
             choices = get_args(get_type_hints(SweepOptions)[name])
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {getattr(self, name)!r}")
+        if self.vectorize and self.pruner != "none":
+            raise ValueError("vectorize trains its trials together to the end: leave --pruner out")
         if self.sampler == "grid" and self.trials is not None:
             raise ValueError("trials must be left out for a grid, which trains all of its points")
 
@@ -130,9 +143,16 @@ class Sweep:
         return self.configurations * len(self.seeds)
 
     @property
+    def members(self) -> int:
+        """Number of trials in one program (--vectorize)."""
+        default = 8 if self.options.sampler == "tpe" and self.points is None else self.runs
+        return min(self.options.workers or default, self.runs)
+
+    @property
     def record(self) -> dict[str, Any]:
         """What the trials depend on, as JSON can hold it: another sweep in the same directory is refused by it."""
         settings = {"sampler": self.options.sampler, "pruner": self.options.pruner}
+        settings["members"] = self.members if self.options.vectorize else None  # of one program
         return settings | config_record(self.experiment) | {"space": {k: str(v) for k, v in self.space.items()}}
 
     def recorded(self, record: Mapping[str, Any], runs: int) -> Sweep:
@@ -237,4 +257,11 @@ def _check(sweep: Sweep) -> None:
             if not isinstance(dimension, Choice | Integer):
                 raise ValueError(
                     f"--sampler grid wants values to combine, {name}=VALUE,VALUE,... (or int:LOW:HIGH), got {dimension}"
+                )
+    if sweep.options.vectorize:
+        for name in sweep.searched:
+            if name not in VECTORIZED:
+                raise ValueError(
+                    f"--vectorize trains trials that differ in {SEED}, {', '.join(VECTORIZED)}; {name} makes another "
+                    "program"
                 )

@@ -132,12 +132,23 @@ class Study:
                     continue
             elif frozen.state != TrialState.WAITING or self._lacks_its_configuration(frozen, trials):
                 continue
-            lock = self.files(frozen.number).try_to_lock()
-            if lock is None:
-                continue
-            if started := self._start(frozen, lock):
+            if started := self._try_to_start(frozen):
                 return started
-            lock.close()
+        return None
+
+    def take_members(self) -> list[Started] | None:
+        """Take the unfinished trials of the next program of `sweep.members` trials, by number; None: there is none."""
+        for first in range(0, self.sweep.runs, self.sweep.members):
+            taken = []
+            for number in range(first, min(first + self.sweep.members, self.sweep.runs)):
+                frozen = self.trials()[number]
+                if frozen.state.is_finished() or (frozen.state == TrialState.RUNNING and not self._is_here(frozen)):
+                    continue
+                if (started := self._try_to_start(frozen)) is None:
+                    break  # another process has this program
+                taken.append(started)
+            if taken:
+                return taken
         return None
 
     def heartbeat(self, started: Started) -> None:
@@ -210,6 +221,15 @@ class Study:
         """Whether the trial copies its configuration from one that has none yet."""
         first = frozen.number - frozen.number % len(self.sweep.seeds)
         return first != frozen.number and set(trials[first].params) != set(self.sweep.searched)
+
+    def _try_to_start(self, frozen: FrozenTrial) -> Started | None:
+        lock = self.files(frozen.number).try_to_lock()
+        if lock is None:
+            return None
+        started = self._start(frozen, lock)
+        if started is None:
+            lock.close()
+        return started
 
     def _start(self, frozen: FrozenTrial, lock: IO[bytes]) -> Started | None:
         """Mark a trial as running and give it its configuration; None if another process was quicker."""

@@ -32,9 +32,9 @@ TrainStep = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def init_state(
-    init: Callable[[Key[Array, ""]], PyTree], optimizer: Optimizer, hyper: Hyperparameters, seed: int
+    init: Callable[[Key[Array, ""]], PyTree], optimizer: Optimizer, hyper: Hyperparameters, seed: int | Int[Array, ""]
 ) -> TrainState:
-    """Initialize the train state, the parameters by `init(key)`."""
+    """Initialize the train state, the parameters by `init(key)`. The seed may be traced, as uint32."""
     params_key, key = jax.random.split(jax.random.key(seed, impl="threefry2x32"))
     params = init(params_key)
     return TrainState(
