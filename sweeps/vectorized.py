@@ -14,6 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -240,12 +241,13 @@ class Program:
             )
             for method in ("vmap", "map")
         }
-        method, self.train_step, seconds = compile_quicker(steps, states, batches)
         evaluate = make_eval_step(experiment.loss(experiment.config, self.model))
-        evaluate = jax.jit(over_members(evaluate, method, self.mesh, shared=True))
-        self.eval_step = compile_step(
-            evaluate, states.params, [jax.device_put(each, replicated(self.mesh)) for each in blank]
-        )
+        evaluate = jax.jit(over_members(evaluate, "map", self.mesh, shared=True))
+        held_out = [jax.device_put(each, replicated(self.mesh)) for each in blank]
+        with ThreadPoolExecutor() as pool:
+            compiled = pool.submit(compile_step, evaluate, states.params, held_out)
+            method, self.train_step, seconds = compile_quicker(steps, states, batches)
+            self.eval_step = compiled.result()
         times = ", ".join(f"jax.{'lax.' * (each == 'map')}{each} {1e3 * s:.1f} ms" for each, s in seconds.items())
         print(
             f"{experiment.name}: {self.size} trials are one program, compiled in {time.perf_counter() - clock:.1f} s; "

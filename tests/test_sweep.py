@@ -150,6 +150,30 @@ def test_ctrl_c_saves_the_trials(tmp_path):
     assert process_of(directory / "trials" / "0000") is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_vectorized_sweep_that_is_stopped_goes_on_to_the_same_numbers(tmp_path, number):
+    words = ["reverse", *SMALL, "--train.steps", "400", "--train.evaluate_every", "200", "--train.save_every", "20"]
+    words += ["--vectorize", "--sampler", "grid", "--space", "optimizer.peak_lr=1e-3,3e-3,1e-2", "train.seed=0,1"]
+    whole = start(*words, "--workdir", str(tmp_path / "whole"))
+    _, err = whole.communicate(timeout=300)
+    assert whole.returncode == 0, err
+    directory = tmp_path / "stopped"
+    sweep = start(*words, "--workdir", str(directory))
+    wait_for(lambda: (directory / "members" / "0000" / "60").exists(), sweep)
+    sweep.send_signal(number)
+    sweep.communicate(timeout=100)
+    assert sweep.returncode == (143 if number == signal.SIGTERM else -9)
+    sweep = start(*words, "--workdir", str(directory))
+    out, err = sweep.communicate(timeout=300)
+    assert sweep.returncode == 0, err
+    assert "reverse: steps 1 to" not in out
+    results = [[(row["state"], row["loss"]) for row in table(each)] for each in (tmp_path / "whole", directory)]
+    assert results[0] == results[1] and len(results[0]) == 6
+    curves = [(each / "trials" / "0003" / "metrics.jsonl").read_text() for each in (tmp_path / "whole", directory)]
+    assert curves[0] == curves[1]
+
+
 @pytest.fixture
 def postgresql(tmp_path):
     """URL of a database of a server that was started for this test."""
