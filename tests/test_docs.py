@@ -31,6 +31,7 @@ FIRST_WORK = {
     "data.inspect": ["data.inspect.inspect"],
     "benchmarks.input": ["data.loading.load"],
     "benchmarks.decoding": ["benchmarks.decoding.LanguageModel"],
+    "benchmarks.vectorized": ["benchmarks.vectorized.compare"],
 }
 """Module of a script -> what its `main` calls when its words have been read."""
 
@@ -49,6 +50,7 @@ NOT_RUN = {
     ".venv/bin/pip install ": "downloads",
     "python -m data.prepare tfds:": "takes TensorFlow and a network",
     "python train.py wmt14_": "takes data that are not here",
+    "python -m benchmarks.vectorized ": "takes six minutes",
 }
 """How commands begin that are read and not run, and why."""
 

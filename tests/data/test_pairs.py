@@ -115,6 +115,7 @@ def test_processes_take_their_rows_of_the_same_batches(data, processes):
         assert np.array_equal(np.concatenate([part["loss_mask"] for part in parts]), whole["loss_mask"])
 
 
+@pytest.mark.slow
 def test_a_position_saved_with_two_workers_goes_on_with_any_number(data):
     """The position is the number of batches consumed, and nothing of the workers is in it."""
     whole = list(itertools.islice(data.train_batches(2), 24))

@@ -97,6 +97,7 @@ def test_its_halves_make_the_whole():
     assert_near(by_halves(params, SOURCE, TARGET, VALID), whole, 1e-6)
 
 
+@pytest.mark.slow
 def test_source_padding_is_found_by_its_id():
     model = build()
     run = runner(model, parameters(model, S, T), dropout=False, weights=False)

@@ -26,6 +26,7 @@ def test_one_device_takes_any_number_of_rows():
     assert device_put({"a": 1.0}, replicated(mesh))["a"].sharding == replicated(mesh)
 
 
+@pytest.mark.slow
 def test_with_four_devices():
     """All of `four_devices.py`."""
     program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations=5"]
