@@ -31,6 +31,8 @@ FIRST_WORK = {
     "data.inspect": ["data.inspect.inspect"],
     "benchmarks.input": ["data.loading.load"],
     "benchmarks.decoding": ["benchmarks.decoding.LanguageModel"],
+    "reporting.runs": ["reporting.runs.find_runs"],
+    "reporting.compare": ["reporting.compare.summarize"],
     "benchmarks.vectorized": ["benchmarks.vectorized.compare"],
 }
 """Module of a script -> what its `main` calls when its words have been read."""
@@ -125,9 +127,10 @@ def test_a_command_is_understood(command, tmp_path, monkeypatch, capsys):
 def test_another_option_is_not_understood(monkeypatch, capsys):
     """A test that takes anything would be none."""
     for script in FIRST_WORK:
-        words = {"train": ["dates"], "sweep": ["dates"], "generate": ["runs/x"], "evaluate": ["runs/x"]}.get(
-            script, ["dates"]
-        )
+        if script == "reporting.runs":
+            continue  # which has no options
+        runs = {"reporting.compare": ["runs/a", "runs/b"], "generate": ["runs/x"], "evaluate": ["runs/x"]}
+        words = runs.get(script, ["dates"])
         words = [] if script == "benchmarks.decoding" else words
         with pytest.raises(AssertionError):
             read_words(script, [*words, "--no_such_option", "1"], monkeypatch, capsys)
@@ -166,6 +169,7 @@ def test_options_in_prose_exist(path):
     from evaluate import EvaluateOptions
     from experiments.registry import load_experiment
     from generate import GenerateOptions
+    from reporting.compare import CompareOptions
     from sweeps.options import SweepOptions
 
     def options(config: object, prefix: str = "--") -> set[str]:
@@ -178,7 +182,7 @@ def test_options_in_prose_exist(path):
 
     pairs, text = (load_experiment(name)[0].config for name in ("dates", "stdlib_char"))
     known = options(pairs) | options(text) | options(GenerateOptions()) | options(EvaluateOptions())
-    known |= options(SweepOptions())
+    known |= options(SweepOptions()) | options(CompareOptions())
     known |= options(Inspection(pairs.data)) | {"--help", "--data.*"}
     named = {option for code in inline_code(path) for option in re.findall(r"(?<!\S)--[\w.*]+", code)}
     assert named <= known

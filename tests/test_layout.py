@@ -15,6 +15,7 @@ FLOORS = [
     ("evaluation",),
     ("experiments",),
     ("workdir",),
+    ("reporting",),
     ("train", "generate", "evaluate"),
     ("sweeps",),
     ("sweep",),
