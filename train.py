@@ -207,12 +207,15 @@ def report(
     trained: TrainedModel,
     validation: Mapping[str, float],
 ) -> TrainResult:
-    """Report on a trained model and its baselines, draw the training curves, and write the run's result.
+    """Report on a trained model and its baselines, draw the training curves, write the run's result and its page.
 
     With train.report=False the result is the validation metrics.
     """
+    import jax
+
     from analysis.curves import training_curves
     from experiments.reports import no_report, task_report
+    from reporting.page import write_page
     from workdir.metric_writer import read_metrics
     from workdir.result import TrainResult, save_result
 
@@ -233,6 +236,8 @@ def report(
     figures = {"training": curves} | measured.figures
     result = TrainResult(run.path, trained.model, trained.params, metrics, figures)
     save_result(run, result)
+    devices = [f"{device.device_kind} ({device.platform} {device.id})" for device in jax.devices()]
+    print(f"{experiment.name}: page {write_page(run.path, figures, measured.samples, devices)}")
     return result
 
 

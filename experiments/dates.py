@@ -103,4 +103,4 @@ def report(trained: TrainedModel, data: PairData, figures: Path) -> Report:
         "languages": len(by_language),
         "worst_languages": worst,
     }
-    return Report(metrics, pictures)
+    return Report(metrics, pictures, examples)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import flax.linen as nn
 
     from data.loading import PairData, TextData
+    from evaluation.evaluate_split import ScoredExample
     from inference.trained_model import TrainedModel
     from training.loss import Loss
     from training.optimizer import Optimizer
@@ -59,6 +60,8 @@ class Report:
     """Numbers by name, and lists or dicts of them."""
     figures: dict[str, Path] = dataclasses.field(default_factory=dict)
     """Pictures by name."""
+    samples: Sequence[ScoredExample] = ()
+    """Scored outputs of a held-out split, of which the run's page shows some."""
 
 
 OLD_NAMES = {

@@ -42,6 +42,7 @@ def task_report(task: str, logits_chunk: int = 0) -> Callable[[TrainedModel, Pai
 
         side = "text" if trained.is_language_model else "target"
         metrics: dict[str, float] = {}
+        samples: Sequence[ScoredExample] = ()
         for split in data.encoded:
             if split == "train":
                 continue
@@ -58,7 +59,8 @@ def task_report(task: str, logits_chunk: int = 0) -> Callable[[TrainedModel, Pai
             shown = ", ".join(f"{name.replace('_', ' ')} {value:,.4f}" for name, value in values.items())
             print(f"{split}: {shown}; {count:,} {wanted.unit}")
             show(found.examples)
-        return Report(metrics)
+            samples = found.examples
+        return Report(metrics, samples=samples)
 
     return report
 
