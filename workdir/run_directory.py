@@ -175,9 +175,8 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirectoryError(f"{run.config} is not readable JSON: choose another --workdir") from error
-    differences = config_differences(
-        with_current_names(saved) if isinstance(saved, dict) else saved, json.loads(json.dumps(config))
-    )
+    wanted = with_current_names(json.loads(json.dumps(config)))
+    differences = config_differences(with_current_names(saved) if isinstance(saved, dict) else saved, wanted)
     if differences:
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
         # Another process may just have begun, so this one cannot tell that the directory is free.

@@ -48,6 +48,7 @@ def finished(tmp_path_factory):
     return study, directory
 
 
+@pytest.mark.slow
 def test_a_trial_has_the_losses_of_its_own_run_whatever_its_neighbours_do(finished, tmp_path):
     study, directory = finished
     assert [trial.state for trial in study.trials()] == [
@@ -66,6 +67,7 @@ def test_a_trial_has_the_losses_of_its_own_run_whatever_its_neighbours_do(finish
     assert len({trial.value for trial in study.trials()}) == 5  # None, and four that differ
 
 
+@pytest.mark.slow
 def test_a_trial_leaves_a_run_that_can_be_used(finished):
     _, directory = finished
     run = load_run(directory / "trials" / "0004")
