@@ -122,7 +122,10 @@ def _watch(study: Study, process: Process) -> None:
         study.heartbeat(process.started)
         process.heartbeat = time.monotonic()
     curves = process.started.files.run.metrics
-    size = curves.stat().st_size if curves.exists() else 0
+    try:
+        size = curves.stat().st_size
+    except FileNotFoundError:  # not begun, or removed by a run that has failed before a checkpoint
+        return
     if size == process.seen or process.pruned_at is not None:
         return
     process.seen = size

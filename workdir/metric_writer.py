@@ -85,9 +85,10 @@ def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:  # not asked before: another process may remove the file, of a run that failed at once
         return []
-    lines = path.read_bytes().split(b"\n")
     # What follows the last newline is empty, or torn.
     rows = []
     for number, line in enumerate(lines[:-1], start=1):
