@@ -92,7 +92,7 @@ def report(trained: TrainedModel, data: PairData, figures: Path) -> Report:
 
     pictures = {}
     for name, line in (("attention_korean", SHOWN[0]), ("attention_english", SHOWN[1])):
-        weights, source, target = translator.attention(line)
+        weights, source, target = translator.attention(line)["decoder_cross_attention"]
         pictures[name] = figures / f"{name}.png"
         title = f"Where the last decoder layer looks: {line}"
         attention_map(weights[-1], source, target, pictures[name], title)

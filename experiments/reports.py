@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LOSS_ROWS = 128
 """Rows of a batch when the loss of a held-out split is measured."""
+SHOWN_TOKENS = 48
+"""Tokens of a language model's text in the picture of its attention."""
 RESULT_NAMES = {"nats_per_token": "nats"}
 """Metrics that `result.json` calls otherwise: `test_nats`."""
 
@@ -60,9 +62,41 @@ def task_report(task: str, logits_chunk: int = 0) -> Callable[[TrainedModel, Pai
             print(f"{split}: {shown}; {count:,} {wanted.unit}")
             show(found.examples)
             samples = found.examples
-        return Report(metrics, samples=samples)
+        return Report(metrics, draw_attention(trained, data, figures), samples)
 
     return report
+
+
+def draw_attention(trained: TrainedModel, data: PairData | TextData, figures: Path) -> dict[str, Path]:
+    """Draw where the last layer attends in the first validation example that has a text; {} if there is none to draw.
+
+    Of a language model it is the beginning of the text, at most `SHOWN_TOKENS` of it. A model of one's own need not sow
+    its attention weights.
+    """
+    from analysis.attention import attention_map
+    from inference.attention import NoAttentionError, most_tokens, text_attention
+    from inference.translator import Translator
+
+    side = "text" if trained.is_language_model else "source"
+    texts = (example[side] for example in data.examples("validation"))
+    text = next((text for text in texts if text.strip()), "")
+    if not text:
+        return {}
+    try:
+        if trained.is_language_model:
+            tokenizer = trained.tokenizers["text"]
+            most = min(SHOWN_TOKENS, most_tokens(trained))
+            text = tokenizer.decode(tokenizer.encode(text[: 8 * most])[:most])
+            kind, maps, labels = "self_attention", text_attention(trained, text), ("token", "token")
+        else:
+            kind, maps, labels = "decoder_cross_attention", Translator(trained).attention(text), ()
+    except NoAttentionError:
+        return {}
+    weights, keys, queries = maps[kind]
+    shown = text if len(text) <= 60 else f"{text[:59]}…"
+    path = figures / "attention.png"
+    attention_map(weights[-1], keys, queries, path, f"Where the last layer looks: {shown}", *labels)
+    return {"attention": path}
 
 
 def no_report(trained: TrainedModel, data: PairData | TextData, figures: Path) -> Report:

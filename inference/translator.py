@@ -17,11 +17,13 @@ from data.sequences import Sequences, encode
 from data.tokenizers.base import BOS, EOS, PAD
 from decoding import beam_search, greedy, log_likelihood, prefill_transformer, row_keys, sample
 from decoding.decodable import check_decodable
+from inference.attention import pair_attention
 from inference.generation_config import DecodingOptions
 
 if TYPE_CHECKING:
     import flax.linen as nn
 
+    from analysis.attention_maps import AttentionMap
     from data.loading import PairData
     from data.spec import DataSpec
     from inference.trained_model import TrainedModel
@@ -29,15 +31,6 @@ if TYPE_CHECKING:
 
 NOT_NUMBERS = "the model's outputs are not numbers (NaN or infinite); its parameters may be damaged, or too large"
 """What is said where decoding finds logits that are no distribution."""
-
-
-class CrossAttention(NamedTuple):
-    """Cross-attention weights of one output, with its source and target tokens."""
-
-    weights: np.ndarray
-    """[L, H, T, S]: row t is where the decoder looked when it wrote target token t."""
-    source: list[str]
-    target: list[str]
 
 
 class Hypothesis(NamedTuple):
@@ -161,25 +154,16 @@ class Translator:
             found[blank] = [Hypothesis("", 0.0, True, np.zeros(0, np.int32))]
         return found
 
-    def attention(self, line: str, tokens: np.ndarray | None = None) -> CrossAttention:
-        """Compute the weights of cross-attention over `line` for the output `tokens`; None: its best output.
+    def attention(self, line: str, tokens: np.ndarray | None = None) -> dict[str, AttentionMap]:
+        """Compute the weights of attention over `line` for the output `tokens`; None: its best output.
 
-        Raises:
-          ValueError: a model of one's own that sows no "decoder_cross_attention".
+        By kind, as `inference.attention.pair_attention`, which says what is raised.
         """
         sources = self.encode([line])
         if tokens is None:
             tokens = self.hypotheses(sources)[0][0].tokens
         _, source = next(iter(source_batches(sources, self._spec.source_widths, 1)))
-        target = np.full((1, self.max_tokens), PAD, np.int32)
-        written = np.array([BOS, *tokens], np.int32)[: self.max_tokens]
-        target[0, : len(written)] = written
-        read = int((source != PAD).sum())
-        weights = np.asarray(_cross_attention(self._trained.model, self._trained.params, source, target))
-        sides = (("source", source[0, : read - 1]), ("target", tokens))
-        symbols = [[*(self._tokenizers[side].decode([token]) for token in ids), "end"] for side, ids in sides]
-        symbols[1] = symbols[1][: len(written)]  # what was cut off has no end
-        return CrossAttention(weights[:, 0, :, : len(written), :read], *symbols)
+        return pair_attention(self._trained, source, tokens, self.max_tokens)
 
     def _texts(self, tokens: np.ndarray, scores: np.ndarray, finished: np.ndarray, valid: np.ndarray) -> list:
         found = []
@@ -216,13 +200,3 @@ def _decode(model, params, source, keys, *, options: DecodingOptions, scores: bo
         score, defined = likelihood.log_probability, defined & likelihood.defined
     valid = jnp.ones_like(decoded.finished)
     return *(each[:, None] for each in (decoded.tokens, score, decoded.finished, valid)), defined
-
-
-@partial(jax.jit, static_argnames="model")
-def _cross_attention(model, params, source, target):
-    """Compute the weights of cross-attention of one pair, [L, 1, H, T, S]."""
-    _, sown = model.apply({"params": params}, source, target, mutable=["intermediates"])
-    weights = sown.get("intermediates", {}).get("decoder_cross_attention")
-    if weights is None:
-        raise ValueError(f"{type(model).__name__} has no attention to draw: it sows no decoder_cross_attention")
-    return weights[0]

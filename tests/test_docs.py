@@ -33,6 +33,7 @@ FIRST_WORK = {
     "benchmarks.decoding": ["benchmarks.decoding.LanguageModel"],
     "reporting.runs": ["reporting.runs.find_runs"],
     "reporting.compare": ["reporting.compare.summarize"],
+    "reporting.attention": ["workdir.restore.load_run"],
     "benchmarks.vectorized": ["benchmarks.vectorized.compare"],
 }
 """Module of a script -> what its `main` calls when its words have been read."""
@@ -130,7 +131,7 @@ def test_another_option_is_not_understood(monkeypatch, capsys):
         if script == "reporting.runs":
             continue  # which has no options
         runs = {"reporting.compare": ["runs/a", "runs/b"], "generate": ["runs/x"], "evaluate": ["runs/x"]}
-        words = runs.get(script, ["dates"])
+        words = runs.get(script, ["dates", "text"] if script == "reporting.attention" else ["dates"])
         words = [] if script == "benchmarks.decoding" else words
         with pytest.raises(AssertionError):
             read_words(script, [*words, "--no_such_option", "1"], monkeypatch, capsys)

@@ -194,10 +194,16 @@ def test_attention_maps(generate, tmp_path, monkeypatch, spelling_run):
         "abc",
         "abc" * 19 + "ab…",
     ]
-    weights, source, target = Translator(run.trained_model(run.select_params("last").params)).attention("ab")
+    maps = Translator(run.trained_model(run.select_params("last").params)).attention("ab")
+    weights, source, target = maps["decoder_cross_attention"]
     assert source == ["a", "b", "end"] and target == ["A", " ", "B", "end"]
     assert weights.shape == (1, 2, 4, 3)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    own = maps["decoder_self_attention"]
+    assert own.keys == ["begin", "A", " ", "B"] and own.queries == target
+    assert np.triu(own.weights, 1).max() == 0  # no key lies behind its query
+    assert maps["encoder_self_attention"].keys == maps["encoder_self_attention"].queries == source
+    for each in maps.values():
+        np.testing.assert_allclose(each.weights.sum(axis=-1), 1, atol=1e-5)
 
 
 def test_checkpoints(generate, spelling_run):

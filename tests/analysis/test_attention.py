@@ -75,5 +75,5 @@ def test_tokens_do_not_overlap(tmp_path, length, heads):
 
 @pytest.mark.parametrize("shape", [(2, 3), (4, 3, 2), (4, 2, 4)])
 def test_weights_that_do_not_fit_the_tokens_are_refused(tmp_path, shape):
-    with pytest.raises(ValueError, match=r"wanted \(heads, 2 target tokens, 3 source tokens\)"):
+    with pytest.raises(ValueError, match=r"wanted \(heads, 2 queries, 3 keys\)"):
         attention_map(np.zeros(shape), ["a", "b", "c"], ["d", "e"], tmp_path / "a.png", "")
