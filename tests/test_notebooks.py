@@ -1,0 +1,70 @@
+"""The notebooks, executed by a real kernel with small settings."""
+
+import base64
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+LARGEST = 600_000
+"""Bytes of a notebook with its outputs."""
+
+
+def execute(name: str, parameters: str, monkeypatch) -> list[nbformat.NotebookNode]:
+    """Run the notebook with its one cell of parameters replaced; return its cells of code."""
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")  # the default of what comes; without it there is a warning
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    assert len(cells) == 1
+    cells[0].source = parameters
+    context = {"metadata": {"path": str(FOLDER)}}
+    NotebookClient(notebook, timeout=400, kernel_name="python3", resources=context).execute()
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text_of(cell: nbformat.NotebookNode) -> str:
+    """What a cell printed and showed as text."""
+    printed = [output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"]
+    return "".join(printed)
+
+
+def pictures_of(cell: nbformat.NotebookNode) -> list[bytes]:
+    return [
+        base64.b64decode(output.data["image/png"]) for output in cell.outputs if "image/png" in output.get("data", {})
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_is_small_and_whole(path):
+    assert path.stat().st_size < LARGEST
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    text = json.dumps(notebook, ensure_ascii=False)
+    assert str(Path.home()) not in text and "Traceback" not in text
+
+
+def test_quickstart(tmp_path, monkeypatch):
+    """All its cells; and the training cell again, as after a disconnect."""
+    small = '"--model.d_model", "16", "--model.d_ff", "16", "--data.buckets", "1"'
+    sweep = '"--model.d_model", "16", "--model.num_heads", "2", "--model.d_ff", "16", "--data.batch_size", "8"'
+    parameters = f"""
+REPOSITORY = "nowhere"
+RUNS = {str(tmp_path)!r}
+OPTIONS = ["--train.steps", "4", "--train.evaluate_every", "4", "--train.report", "True", {small}]
+SWEEP_OPTIONS = ["--train.steps", "4", {sweep}]
+"""
+    cells = execute("quickstart.ipynb", parameters, monkeypatch)
+    texts = [text_of(cell) for cell in cells]
+    assert "installed: nothing, it is all here" in texts[1] and "backend cpu: 1 × cpu" in texts[1]
+    assert "dates: trained in" in texts[2]
+    assert any("step 4/4" in str(output) for output in cells[2].outputs), "live progress"
+    pictures = [picture for cell in cells for picture in pictures_of(cell)]
+    assert len(pictures) == 3 and all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert texts[4].count("log probability") == 4
+    assert (tmp_path / "attention" / "attention.html").exists() and "attention.html" in texts[5]
+    assert len((tmp_path / "rates" / "trials.csv").read_text().splitlines()) == 1 + 8
+    again = execute("quickstart.ipynb", parameters, monkeypatch)
+    assert "holds this run, finished after 4 steps" in text_of(again[2])
