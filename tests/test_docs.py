@@ -274,7 +274,7 @@ def test_the_layout_is_whole():
     table = readme.partition("## Layout")[2].partition("\n## ")[0]
     named = {name for cell in re.findall(r"^\| (`.+?) \|", table, re.M) for name in re.findall(r"`([\w.]+)/?`", cell)}
     scripts = {path.name for path in ROOT.glob("*.py")}
-    packages = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} | {"tests"}
+    packages = {path.parent.name for path in ROOT.glob("[a-z]*/*.py")} | {"tests", "notebooks"}
     assert named == scripts | packages
 
 

@@ -46,17 +46,21 @@ def test_a_notebook_is_small_and_whole(path):
     assert str(Path.home()) not in text and "Traceback" not in text
 
 
-def test_quickstart(tmp_path, monkeypatch):
-    """All its cells; and the training cell again, as after a disconnect."""
+@pytest.fixture
+def quickstart(tmp_path):
+    """Small parameters for the notebook; its runs are kept in the test's own directory."""
     small = '"--model.d_model", "16", "--model.d_ff", "16", "--data.buckets", "1"'
     sweep = '"--model.d_model", "16", "--model.num_heads", "2", "--model.d_ff", "16", "--data.batch_size", "8"'
-    parameters = f"""
+    return f"""
 REPOSITORY = "nowhere"
 RUNS = {str(tmp_path)!r}
 OPTIONS = ["--train.steps", "4", "--train.evaluate_every", "4", "--train.report", "True", {small}]
 SWEEP_OPTIONS = ["--train.steps", "4", {sweep}]
 """
-    cells = execute("quickstart.ipynb", parameters, monkeypatch)
+
+
+def test_quickstart(quickstart, tmp_path, monkeypatch):
+    cells = execute("quickstart.ipynb", quickstart, monkeypatch)
     texts = [text_of(cell) for cell in cells]
     assert "installed: nothing, it is all here" in texts[1] and "backend cpu: 1 × cpu" in texts[1]
     assert "dates: trained in" in texts[2]
@@ -66,5 +70,10 @@ SWEEP_OPTIONS = ["--train.steps", "4", {sweep}]
     assert texts[4].count("log probability") == 4
     assert (tmp_path / "attention" / "attention.html").exists() and "attention.html" in texts[5]
     assert len((tmp_path / "rates" / "trials.csv").read_text().splitlines()) == 1 + 8
-    again = execute("quickstart.ipynb", parameters, monkeypatch)
+
+
+@pytest.mark.slow
+def test_quickstart_again_as_after_a_disconnect(quickstart, monkeypatch):
+    execute("quickstart.ipynb", quickstart, monkeypatch)
+    again = execute("quickstart.ipynb", quickstart, monkeypatch)
     assert "holds this run, finished after 4 steps" in text_of(again[2])
