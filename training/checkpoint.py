@@ -1,8 +1,10 @@
 """Checkpoints: the train state and the data position, saved together. The only file that knows Orbax."""
 
+import contextlib
 import logging
 import math
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,10 @@ from training.directions import Direction
 
 # Orbax logs every step of its work, and each failure several times over. What fails is raised, below.
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+
+
+RETRY_SECONDS = (1.0, 5.0, 25.0)
+"""Waits before a save that failed is tried again: a network drive, such as Google Drive in Colab, comes back."""
 
 
 class DamagedCheckpointError(OSError):
@@ -75,7 +81,8 @@ class CheckpointManager:
         self._unreadable: dict[int, str] = {}
         self._named: set[int] = set()
         self._entered = False
-        self._failed = False
+        self._pending: tuple[int, Any, dict[str, Any], dict[str, float] | None] | None = None
+        self._has_lost_one = False
 
     def __enter__(self) -> "CheckpointManager":
         self._entered = True
@@ -120,6 +127,9 @@ class CheckpointManager:
         The state's buffers may be donated as soon as this returns. A step that is already saved is left as it is
         (a resumed run passes the step it started from again). The previous save is waited for.
 
+        A save that fails is tried again after each of `RETRY_SECONDS`, with a line on stderr. One that failed in the
+        background, and whose state has been donated since, is lost: the line says so, and the next takes its place.
+
         Args:
             step: number of finished steps.
             state: pytree of arrays, typed PRNG keys among them; sharded arrays keep nothing of their mesh.
@@ -127,16 +137,17 @@ class CheckpointManager:
             metrics: what this state was measured to do. Without, it cannot be the best.
 
         Raises:
-            OSError: this save, or the one before it, could not be written.
+            OSError: a save could not be written, again and again, or two in a row are lost.
         """
         if not self._entered:
             raise RuntimeError("save() outside of `with CheckpointManager(...)`: nothing would wait for the last save")
-        writer = self._open_writer()
-        if step in self.steps():
-            return
-        # `force`: whether to save is the loop's decision, not that of Orbax's save policy.
         measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
-        writer.save_checkpointables_async(step, {"state": state, "data": data}, force=True, metrics=measured)
+        self._wait()
+        self._pending = step, state, data, measured
+        try:
+            self._start()
+        except OSError as error:
+            self._retry(error)
 
     def restore(self, like: Any, step: int | None = None, *, part: str = "") -> tuple[Any, dict[str, Any]]:
         """Restore the state, or a part of it, and the data of checkpoint `step`, of the newest one by default.
@@ -192,18 +203,14 @@ class CheckpointManager:
         Raises:
             OSError: the last save could not be written (unless `save` has said so already).
         """
-        if self._writer is None:
-            return
-        try:
+        self._wait()
+        if self._writer is not None:
             self._writer.close()
-        except (OSError, ValueError) as error:
-            if not self._failed:
-                raise self._failure(error) from error
 
     def _look(self) -> tuple[list[int], dict[int, str]]:
         """Return the steps of the whole checkpoints, and the defects of the others, each of which is logged once."""
+        self._wait()
         if self._writer is not None:
-            self._wait()
             return [saved.step for saved in self._writer.checkpoints], {}
         steps, wrong = checkpoint_directories(self._directory)
         wrong |= self._unreadable
@@ -225,8 +232,17 @@ class CheckpointManager:
             self._writer = ocp.training.Checkpointer(
                 self._directory, context=self._context, preservation_policy=self._policy, cleanup_tmp_directories=True
             )
-        self._wait()
         return self._writer
+
+    def _start(self) -> None:
+        """Start to write what is pending, unless its step is already saved."""
+        step, state, data, metrics = self._pending
+        writer = self._open_writer()
+        if step in [saved.step for saved in writer.checkpoints]:
+            self._pending = None
+            return
+        # `force`: whether to save is the loop's decision, not that of Orbax's save policy.
+        writer.save_checkpointables_async(step, {"state": state, "data": data}, force=True, metrics=metrics)
 
     def _read(self, like: Any, step: int, part: str) -> tuple[Any, dict[str, Any]]:
         keys, path = part.split("/") if part else [], self._directory / str(step)
@@ -256,13 +272,53 @@ class CheckpointManager:
         return state, restored["data"]
 
     def _wait(self) -> None:
+        """Wait for the save that is being written, and try it again if it fails. Raises OSError as `save` does."""
+        if self._writer is None:
+            return
         try:
             self._writer.wait()
         except (OSError, ValueError) as error:
-            raise self._failure(error) from error
+            if self._pending is None:
+                raise self._failure(error) from error
+            self._retry(error)
+        else:
+            if self._pending is not None:
+                self._pending, self._has_lost_one = None, False
+
+    def _retry(self, error: Exception) -> None:
+        """Write what is pending in the foreground, or give it up if its state is gone."""
+        step, state = self._pending[:2]
+        # Several processes would have to agree on what has failed.
+        for seconds in RETRY_SECONDS if jax.process_count() == 1 else ():
+            self._discard_writer()
+            if any(leaf.is_deleted() for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)):
+                if self._has_lost_one:
+                    break
+                self._pending, self._has_lost_one = None, True
+                _warn(f"checkpoint {step} could not be written to {self._directory}, the next will be: {error}")
+                return
+            _warn(f"checkpoint {step} could not be written to {self._directory}, again in {seconds:g} s: {error}")
+            time.sleep(seconds)
+            try:
+                self._start()
+                self._writer.wait()
+            except (OSError, ValueError) as another:
+                error = another
+            else:
+                self._pending, self._has_lost_one = None, False
+                return
+        self._discard_writer()
+        self._pending = None
+        raise self._failure(error) from error
+
+    def _discard_writer(self) -> None:
+        """Close Orbax's managers, of which a save has failed: what they raise has been said."""
+        if self._writer is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._writer.close()
+        self._writer = None
 
     def _failure(self, error: Exception) -> OSError:
-        self._failed = True
         return OSError(f"a checkpoint could not be written to {self._directory}: {error}")
 
     def _compare(self, step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
@@ -279,6 +335,11 @@ def metric_key(value: float | None, direction: Direction) -> float:
     if value is None or not math.isfinite(value):
         return -math.inf
     return -value if direction == "min" else value
+
+
+def _warn(text: str) -> None:
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _damaged(path: Path, why: object) -> DamagedCheckpointError:

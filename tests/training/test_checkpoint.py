@@ -320,7 +320,9 @@ def test_a_process_that_ends_has_its_checkpoint_and_one_that_is_killed_harms_non
 FULL_DISK = """
     import resource, sys
     import jax, jax.numpy as jnp
+    from training import checkpoint
     from training.checkpoint import CheckpointManager
+    checkpoint.RETRY_SECONDS = (0.1, 0.1)
     state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
     with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
@@ -342,6 +344,43 @@ def test_a_failed_background_save_is_raised(tmp_path, surfaces):
     assert "ERROR:absl" not in done.stderr
     with CheckpointManager(tmp_path, keep=3) as checkpoints:
         assert checkpoints.latest() == 1
+
+
+DROPPED_DRIVE = """
+    import resource, sys, threading
+    import jax, jax.numpy as jnp
+    from training import checkpoint
+    from training.checkpoint import CheckpointManager
+    checkpoint.RETRY_SECONDS = (4.0,)
+    state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
+    def come_back():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
+        checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
+        checkpoints.latest()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        checkpoints.save(2, state, {})
+        threading.Timer(2.0, come_back).start()
+        if sys.argv[2] == "donated":
+            copy = {"w": state["w"] + 0}
+            state["w"].delete()  # as the next step does, which takes the state's buffers
+            import time
+            time.sleep(3.0)
+            checkpoints.save(3, copy, {})
+"""
+
+
+@pytest.mark.parametrize(("state", "newest"), [("kept", 2), ("donated", 3)])
+def test_a_drive_that_drops_and_comes_back_costs_no_run(tmp_path, state, newest):
+    done = python(DROPPED_DRIVE, str(tmp_path), state)
+    assert done.returncode == 0, done.stderr
+    ending = "again in 4 s" if state == "kept" else "the next will be"
+    assert f"checkpoint 2 could not be written to {tmp_path}, {ending}: " in done.stderr
+    wanted = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
+    with CheckpointManager(tmp_path, keep=3) as checkpoints:
+        assert checkpoints.steps() == [1, newest]
+        found, _ = checkpoints.restore(wanted)
+    np.testing.assert_array_equal(found["w"], wanted["w"])
 
 
 MESH = """
