@@ -2,8 +2,10 @@
 
 import dataclasses
 import io
+import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,18 @@ def in_a_process(script: str, *words: object, stdin: bytes = b"") -> Done:
         [sys.executable, script, *map(str, words)], cwd=ROOT, input=stdin, capture_output=True, timeout=240
     )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """A program on the CPU, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def in_this_process(monkeypatch, main, *words: object, stdin: bytes = b"", terminal: bool = False) -> Done:

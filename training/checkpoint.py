@@ -1,10 +1,7 @@
-"""Checkpoints: the train state and the data position, saved together. The only file that knows Orbax."""
+"""Checkpoints: the train state and the data position, saved together. Only this and the writer know Orbax."""
 
-import contextlib
 import logging
 import math
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +12,11 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from training.checkpoint_files import checkpoint_directories, saved_metrics, set_aside
+from training.checkpoint_writer import CheckpointWriter, warn
 from training.directions import Direction
 
 # Orbax logs every step of its work, and each failure several times over. What fails is raised, below.
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
-
-
-RETRY_SECONDS = (1.0, 5.0, 25.0)
-"""Waits before a save that failed is tried again: a network drive, such as Google Drive in Colab, comes back."""
 
 
 class DamagedCheckpointError(OSError):
@@ -77,12 +71,10 @@ class CheckpointManager:
             )
             self._policy = policies.AnyPreservationPolicy([self._policy, best])
         self._directory = Path(directory).absolute()
-        self._writer: ocp.training.Checkpointer | None = None
+        self._writer = CheckpointWriter(self._directory, self._open_checkpointer)
         self._unreadable: dict[int, str] = {}
         self._named: set[int] = set()
         self._entered = False
-        self._pending: tuple[int, Any, dict[str, Any], dict[str, float] | None] | None = None
-        self._has_lost_one = False
 
     def __enter__(self) -> "CheckpointManager":
         self._entered = True
@@ -127,8 +119,7 @@ class CheckpointManager:
         The state's buffers may be donated as soon as this returns. A step that is already saved is left as it is
         (a resumed run passes the step it started from again). The previous save is waited for.
 
-        A save that fails is tried again after each of `RETRY_SECONDS`, with a line on stderr. One that failed in the
-        background, and whose state has been donated since, is lost: the line says so, and the next takes its place.
+        A save that fails is tried again, as `training.checkpoint_writer` says.
 
         Args:
             step: number of finished steps.
@@ -137,17 +128,12 @@ class CheckpointManager:
             metrics: what this state was measured to do. Without, it cannot be the best.
 
         Raises:
-            OSError: a save could not be written, again and again, or two in a row are lost.
+            OSError: as `CheckpointWriter.save`.
         """
         if not self._entered:
             raise RuntimeError("save() outside of `with CheckpointManager(...)`: nothing would wait for the last save")
         measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
-        self._wait()
-        self._pending = step, state, data, measured
-        try:
-            self._start()
-        except OSError as error:
-            self._retry(error)
+        self._writer.save(step, state, data, measured)
 
     def restore(self, like: Any, step: int | None = None, *, part: str = "") -> tuple[Any, dict[str, Any]]:
         """Restore the state, or a part of it, and the data of checkpoint `step`, of the newest one by default.
@@ -203,46 +189,31 @@ class CheckpointManager:
         Raises:
             OSError: the last save could not be written (unless `save` has said so already).
         """
-        self._wait()
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def _look(self) -> tuple[list[int], dict[int, str]]:
         """Return the steps of the whole checkpoints, and the defects of the others, each of which is logged once."""
-        self._wait()
-        if self._writer is not None:
-            return [saved.step for saved in self._writer.checkpoints], {}
+        self._writer.wait()
+        if self._writer.is_open:
+            return self._writer.steps, {}
         steps, wrong = checkpoint_directories(self._directory)
         wrong |= self._unreadable
         for step in wrong.keys() - self._named:
             self._named.add(step)
-            if sys.stderr is not None:
-                print(f"{self._directory / str(step)} is passed over: {wrong[step]}", file=sys.stderr, flush=True)
+            warn(f"{self._directory / str(step)} is passed over: {wrong[step]}")
         return [step for step in steps if step not in wrong], wrong
 
-    def _open_writer(self) -> ocp.training.Checkpointer:
+    def _open_checkpointer(self) -> ocp.training.Checkpointer:
         """Orbax's own, which takes each directory with a number for a checkpoint: what is none is put aside before."""
-        if self._writer is None:
-            wrong = self._look()[1]
-            if jax.process_index() == 0:
-                for step in wrong:
-                    set_aside(self._directory / str(step))
-            if jax.process_count() > 1:
-                multihost_utils.sync_global_devices("damaged checkpoints are set aside")
-            self._writer = ocp.training.Checkpointer(
-                self._directory, context=self._context, preservation_policy=self._policy, cleanup_tmp_directories=True
-            )
-        return self._writer
-
-    def _start(self) -> None:
-        """Start to write what is pending, unless its step is already saved."""
-        step, state, data, metrics = self._pending
-        writer = self._open_writer()
-        if step in [saved.step for saved in writer.checkpoints]:
-            self._pending = None
-            return
-        # `force`: whether to save is the loop's decision, not that of Orbax's save policy.
-        writer.save_checkpointables_async(step, {"state": state, "data": data}, force=True, metrics=metrics)
+        wrong = self._look()[1]
+        if jax.process_index() == 0:
+            for step in wrong:
+                set_aside(self._directory / str(step))
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("damaged checkpoints are set aside")
+        return ocp.training.Checkpointer(
+            self._directory, context=self._context, preservation_policy=self._policy, cleanup_tmp_directories=True
+        )
 
     def _read(self, like: Any, step: int, part: str) -> tuple[Any, dict[str, Any]]:
         keys, path = part.split("/") if part else [], self._directory / str(step)
@@ -271,56 +242,6 @@ class CheckpointManager:
             state = state[key]
         return state, restored["data"]
 
-    def _wait(self) -> None:
-        """Wait for the save that is being written, and try it again if it fails. Raises OSError as `save` does."""
-        if self._writer is None:
-            return
-        try:
-            self._writer.wait()
-        except (OSError, ValueError) as error:
-            if self._pending is None:
-                raise self._failure(error) from error
-            self._retry(error)
-        else:
-            if self._pending is not None:
-                self._pending, self._has_lost_one = None, False
-
-    def _retry(self, error: Exception) -> None:
-        """Write what is pending in the foreground, or give it up if its state is gone."""
-        step, state = self._pending[:2]
-        # Several processes would have to agree on what has failed.
-        for seconds in RETRY_SECONDS if jax.process_count() == 1 else ():
-            self._discard_writer()
-            if any(leaf.is_deleted() for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)):
-                if self._has_lost_one:
-                    break
-                self._pending, self._has_lost_one = None, True
-                _warn(f"checkpoint {step} could not be written to {self._directory}, the next will be: {error}")
-                return
-            _warn(f"checkpoint {step} could not be written to {self._directory}, again in {seconds:g} s: {error}")
-            time.sleep(seconds)
-            try:
-                self._start()
-                self._writer.wait()
-            except (OSError, ValueError) as another:
-                error = another
-            else:
-                self._pending, self._has_lost_one = None, False
-                return
-        self._discard_writer()
-        self._pending = None
-        raise self._failure(error) from error
-
-    def _discard_writer(self) -> None:
-        """Close Orbax's managers, of which a save has failed: what they raise has been said."""
-        if self._writer is not None:
-            with contextlib.suppress(OSError, ValueError):
-                self._writer.close()
-        self._writer = None
-
-    def _failure(self, error: Exception) -> OSError:
-        return OSError(f"a checkpoint could not be written to {self._directory}: {error}")
-
     def _compare(self, step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
         for path in [*wanted, *saved]:
             if saved.get(path) != wanted.get(path):
@@ -335,11 +256,6 @@ def metric_key(value: float | None, direction: Direction) -> float:
     if value is None or not math.isfinite(value):
         return -math.inf
     return -value if direction == "min" else value
-
-
-def _warn(text: str) -> None:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
 
 
 def _damaged(path: Path, why: object) -> DamagedCheckpointError:

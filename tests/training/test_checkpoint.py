@@ -1,11 +1,7 @@
 """CheckpointManager: what goes in comes out, the newest are kept, and nothing is lost or taken for what it is not."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-import textwrap
 import warnings
 from pathlib import Path
 
@@ -16,6 +12,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tests.scripts import python
 from training.checkpoint import CheckpointManager, DamagedCheckpointError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,17 +40,6 @@ def assert_same(left, right):
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-
-
-def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.mark.parametrize("make_like", [lambda state: state, abstract], ids=["arrays", "shapes"])
@@ -315,72 +301,6 @@ def test_a_process_that_ends_has_its_checkpoint_and_one_that_is_killed_harms_non
     raised = python(SAVE, str(tmp_path), "2", "raises")  # over what the killed one left
     assert raised.returncode == 1 and raised.stderr.strip().endswith('KeyError: "the loop\'s own error"')
     assert newest() == (2, 2, {2.0})
-
-
-FULL_DISK = """
-    import resource, sys
-    import jax, jax.numpy as jnp
-    from training import checkpoint
-    from training.checkpoint import CheckpointManager
-    checkpoint.RETRY_SECONDS = (0.1, 0.1)
-    state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
-    with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
-        checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
-        checkpoints.latest()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        checkpoints.save(2, state, {})
-        if sys.argv[2] == "next save":
-            checkpoints.save(3, state, {})
-            print("went on after a save that failed")
-"""
-
-
-@pytest.mark.parametrize("surfaces", ["next save", "close"])
-def test_a_failed_background_save_is_raised(tmp_path, surfaces):
-    done = python(FULL_DISK, str(tmp_path), surfaces)
-    assert done.returncode == 1 and done.stdout == ""
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"OSError: a checkpoint could not be written to {tmp_path}") and "File too large" in last
-    assert "ERROR:absl" not in done.stderr
-    with CheckpointManager(tmp_path, keep=3) as checkpoints:
-        assert checkpoints.latest() == 1
-
-
-DROPPED_DRIVE = """
-    import resource, sys, threading
-    import jax, jax.numpy as jnp
-    from training import checkpoint
-    from training.checkpoint import CheckpointManager
-    checkpoint.RETRY_SECONDS = (4.0,)
-    state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
-    def come_back():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
-        checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
-        checkpoints.latest()
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        checkpoints.save(2, state, {})
-        threading.Timer(2.0, come_back).start()
-        if sys.argv[2] == "donated":
-            copy = {"w": state["w"] + 0}
-            state["w"].delete()  # as the next step does, which takes the state's buffers
-            import time
-            time.sleep(3.0)
-            checkpoints.save(3, copy, {})
-"""
-
-
-@pytest.mark.parametrize(("state", "newest"), [("kept", 2), ("donated", 3)])
-def test_a_drive_that_drops_and_comes_back_costs_no_run(tmp_path, state, newest):
-    done = python(DROPPED_DRIVE, str(tmp_path), state)
-    assert done.returncode == 0, done.stderr
-    ending = "again in 4 s" if state == "kept" else "the next will be"
-    assert f"checkpoint 2 could not be written to {tmp_path}, {ending}: " in done.stderr
-    wanted = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
-    with CheckpointManager(tmp_path, keep=3) as checkpoints:
-        assert checkpoints.steps() == [1, newest]
-        found, _ = checkpoints.restore(wanted)
-    np.testing.assert_array_equal(found["w"], wanted["w"])
 
 
 MESH = """
