@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from analysis.attention_maps import check_shape
+from analysis.attention_maps import AXIS_LABELS, check_shape
 from analysis.fonts import font_families
 from analysis.style import save_figure
 
@@ -26,8 +26,7 @@ def attention_map(
     target_tokens: Sequence[str],
     path: str | Path,
     title: str,
-    key_label: str = "source token",
-    query_label: str = "target token",
+    kind: str = "decoder_cross_attention",
 ) -> Figure:
     """Plot one panel per head and one with the mean over the heads, as PNG.
 
@@ -38,8 +37,8 @@ def attention_map(
         source_tokens: S strings, as the keys are labelled. Spaces are drawn as ␣.
         target_tokens: T strings, as the queries are labelled.
         path: the PNG file to write; its directory is made.
-        title: says which layer and which example.
-        key_label, query_label: what the tokens are, as the axes say it.
+        title: says which layer and which example; `shortened` keeps a long one beside the panels.
+        kind: one of `attention_maps.AXIS_LABELS`, which says what the axes are.
 
     Returns:
         The figure, for a notebook to show.
@@ -80,8 +79,14 @@ def attention_map(
             axis.set_axis_off()
         figure.suptitle(title, fontsize=12, parse_math=False)
         counted = "" if labelled else ", by number from 0"
+        key_label, query_label = AXIS_LABELS[kind]
         figure.supxlabel(f"key: {key_label}{counted}", fontsize=10)
         figure.supylabel(f"query: {query_label}{counted}", fontsize=10)
         figure.colorbar(image, ax=axes.tolist(), label="attention weight", shrink=min(1.0, 3.0 / (rows * height)))
         save_figure(figure, path)
     return figure
+
+
+def shortened(text: str) -> str:
+    """Return at most 60 characters of a text for a title: a picture is only as wide as its tokens."""
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -7,6 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+AXIS_LABELS = {
+    "encoder_self_attention": ("source token", "source token"),
+    "decoder_self_attention": ("token before", "target token"),
+    "decoder_cross_attention": ("source token", "target token"),
+    "self_attention": ("token", "token"),
+}
+"""Kind of attention, as the models sow it -> what its keys and its queries are."""
+
 
 class AttentionMap(NamedTuple):
     """The weights of one kind of attention in one example, and how its keys and queries are labelled."""

@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,7 @@ def install(root: Path) -> list[str]:
     installed = {each.name: each.version for each in importlib.metadata.distributions()}
     lacking = missing_requirements(project["dependencies"], installed)
     for requirement in lacking:
-        if requirement.startswith("jax") and "jax" in installed and not requirement.startswith("jaxtyping"):
+        if "jax" in installed and re.match(r"jax\b(?![-_])", requirement):
             raise ValueError(f"this runtime has jax {installed['jax']}, wanted {requirement}: choose another runtime")
     if lacking:
         kept = [f"{name}=={version}\n" for name, version in installed.items() if KEPT.match(name)]
@@ -97,9 +96,7 @@ def accelerator(variables: Mapping[str, str], root: Path = Path("/")) -> str | N
     tpu_names = {"TPU_NAME", "COLAB_TPU_ADDR", "TPU_ACCELERATOR_TYPE"}
     if tpu_names & set(variables) or (root / "dev/accel0").exists():
         return "TPU"
-    if (root / "dev/nvidia0").exists() or (root == Path("/") and shutil.which("nvidia-smi")):
-        return "GPU"
-    return None
+    return "GPU" if (root / "dev/nvidia0").exists() else None
 
 
 def _version(name: str) -> str:

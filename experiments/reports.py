@@ -18,6 +18,8 @@ LOSS_ROWS = 128
 """Rows of a batch when the loss of a held-out split is measured."""
 SHOWN_TOKENS = 48
 """Tokens of a language model's text in the picture of its attention."""
+SHOWN_CHARACTERS = 400
+"""Of the text that these tokens are taken from: a validation split may be one long document."""
 RESULT_NAMES = {"nats_per_token": "nats"}
 """Metrics that `result.json` calls otherwise: `test_nats`."""
 
@@ -73,8 +75,8 @@ def draw_attention(trained: TrainedModel, data: PairData | TextData, figures: Pa
     Of a language model it is the beginning of the text, at most `SHOWN_TOKENS` of it. A model of one's own need not sow
     its attention weights.
     """
-    from analysis.attention import attention_map
-    from inference.attention import NoAttentionError, most_tokens, text_attention
+    from analysis.attention import attention_map, shortened
+    from inference.attention import NoAttentionError, most_tokens, token_attention
     from inference.translator import Translator
 
     side = "text" if trained.is_language_model else "source"
@@ -82,20 +84,19 @@ def draw_attention(trained: TrainedModel, data: PairData | TextData, figures: Pa
     text = next((text for text in texts if text.strip()), "")
     if not text:
         return {}
+    kind = "self_attention" if trained.is_language_model else "decoder_cross_attention"
     try:
         if trained.is_language_model:
-            tokenizer = trained.tokenizers["text"]
-            most = min(SHOWN_TOKENS, most_tokens(trained))
-            text = tokenizer.decode(tokenizer.encode(text[: 8 * most])[:most])
-            kind, maps, labels = "self_attention", text_attention(trained, text), ("token", "token")
+            tokenizer, most = trained.tokenizers["text"], min(SHOWN_TOKENS, most_tokens(trained))
+            tokens = tokenizer.encode(text[:SHOWN_CHARACTERS])[:most]
+            text, maps = tokenizer.decode(tokens), token_attention(trained, tokens)
         else:
-            kind, maps, labels = "decoder_cross_attention", Translator(trained).attention(text), ()
+            maps = Translator(trained).attention(text)
     except NoAttentionError:
         return {}
     weights, keys, queries = maps[kind]
-    shown = text if len(text) <= 60 else f"{text[:59]}…"
     path = figures / "attention.png"
-    attention_map(weights[-1], keys, queries, path, f"Where the last layer looks: {shown}", *labels)
+    attention_map(weights[-1], keys, queries, path, f"Where the last layer looks: {shortened(text)}", kind)
     return {"attention": path}
 
 

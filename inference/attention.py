@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,16 +63,24 @@ def pair_attention(
 def text_attention(trained: TrainedModel, text: str) -> dict[str, AttentionMap]:
     """Compute the "self_attention" of a language model that reads `text`, the beginning of a document.
 
+    Raises:
+      ValueError: the text has more tokens than the model reads.
+      NoAttentionError: as `token_attention`.
+    """
+    tokens, most = trained.tokenizers["text"].encode(text), most_tokens(trained)
+    if len(tokens) > most:
+        raise ValueError(f"the text has {len(tokens)} tokens, the model reads at most {most}: {text[:60]!r}")
+    return token_attention(trained, tokens)
+
+
+def token_attention(trained: TrainedModel, tokens: Sequence[int]) -> dict[str, AttentionMap]:
+    """Compute the "self_attention" of a language model that reads `tokens`, [T], at most `most_tokens`.
+
     Keys and queries are the tokens that are read, the beginning first.
 
     Raises:
-      ValueError: the text has more tokens than the model reads.
       NoAttentionError: a model of one's own that sows no "self_attention".
     """
-    tokens = trained.tokenizers["text"].encode(text)
-    most = most_tokens(trained)
-    if len(tokens) > most:
-        raise ValueError(f"the text has {len(tokens)} tokens, the model reads at most {most}: {text[:60]!r}")
     sown = _sown(trained, "self_attention", np.array([[EOS, *tokens]], np.int32))
     weights = np.asarray(sown["self_attention"][0])
     names = [BEGIN, *_symbols(trained, "text", tokens)]

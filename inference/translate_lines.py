@@ -167,11 +167,10 @@ def _part(sources: Sequences, begin: int, end: int) -> Sequences:
 
 
 def _draw(translator: Translator, line: str, best: Hypothesis, path: Path) -> None:
-    from analysis.attention import attention_map
+    from analysis.attention import attention_map, shortened
 
     weights, source, target = translator.attention(line, best.tokens)["decoder_cross_attention"]
-    shown = line if len(line) <= 60 else f"{line[:59]}…"  # the picture is only as wide as the tokens that were read
-    attention_map(weights[-1], source, target, path, f"Where the last decoder layer looks: {shown}")
+    attention_map(weights[-1], source, target, path, f"Where the last decoder layer looks: {shortened(line)}")
 
 
 def _lines(numbers: Sequence[int], first: int) -> str:

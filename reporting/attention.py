@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.options import parse_run
+from cli.options import parse_options
 from cli.terminal import exit_on_error, fail, run_script
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from inference.trained_model import TrainedModel
 
 PROGRAM = "python -m reporting.attention"
-SIDES = {"encoder_self_attention": ("source token", "source token"), "self_attention": ("token", "token")}
-SIDES |= {"decoder_self_attention": ("token before", "target token")}
-SIDES |= {"decoder_cross_attention": ("source token", "target token")}
-"""What the keys and queries of each kind are."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def attention_of(trained: TrainedModel, text: str) -> dict[str, AttentionMap]:
 
 def write_attention(maps: dict[str, AttentionMap], title: str, folder: Path) -> list[Path]:
     """Write `attention.html` and a picture of each layer of each kind into `folder`; return their paths."""
-    from analysis.attention import attention_map
+    from analysis.attention import attention_map, shortened
     from analysis.attention_page import attention_page
     from workdir.atomic_write import write_atomically
 
@@ -69,20 +65,23 @@ def write_attention(maps: dict[str, AttentionMap], title: str, folder: Path) -> 
     for kind, (weights, keys, queries) in maps.items():
         for number, layer in enumerate(weights, start=1):
             paths.append(folder / f"{kind}_layer_{number}.png")
-            heading = f"{kind.replace('_', ' ')}, layer {number}: {title if len(title) <= 60 else title[:59] + '…'}"
-            attention_map(layer, keys, queries, paths[-1], heading, *SIDES.get(kind, ("key", "query")))
+            heading = f"{kind.replace('_', ' ')}, layer {number}: {shortened(title)}"
+            attention_map(layer, keys, queries, paths[-1], heading, kind)
     return paths
 
 
 def main() -> None:
     """Write the page and the pictures that the command line asks for."""
     words = sys.argv[1:]
-    text = ""
-    if not {"-h", "--help"} & set(words):
-        if len(words) < 2 or words[1].startswith("--"):
-            fail(PROGRAM, f'wanted a run\'s directory and a text: {PROGRAM} runs/NAME "TEXT"')
-        text = words.pop(1)
-    path, options = parse_run(PROGRAM, __doc__, words, AttentionOptions())
+    if {"-h", "--help"} & set(words):
+        words = ["RUN", "TEXT", "--help"]
+    if len(words) < 2 or words[0].startswith("-") or words[1].startswith("--"):
+        fail(PROGRAM, f'wanted a run\'s directory and a text: {PROGRAM} runs/NAME "TEXT"')
+    path, text, *rest = words
+    try:
+        options = parse_options(rest, AttentionOptions(), f"{PROGRAM} RUN TEXT", __doc__)
+    except ValueError as error:
+        fail(PROGRAM, error)
     from workdir.restore import load_run
 
     try:
