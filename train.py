@@ -60,6 +60,7 @@ def train(experiment: Experiment) -> TrainResult:
     from workdir.moved_data import run_record
     from workdir.result import read_result
     from workdir.run_directory import open_run_directory
+    from workdir.tracking import open_trackers
     from workdir.train_state import build_optimizer, new_state, open_checkpoints
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
@@ -127,7 +128,8 @@ def train(experiment: Experiment) -> TrainResult:
 
         clock = time.perf_counter()
         train_batches = data.train_batches(settings.seed, start, jax.process_index(), jax.process_count())
-        with MetricWriter(run.path, start) as writer, Progress(settings.steps, start) as progress:
+        trackers = open_trackers(settings.track, run.path, record)
+        with MetricWriter(run.path, start, trackers) as writer, Progress(settings.steps, start) as progress:
             log = MetricLogger(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
                 last, validation = step == settings.steps, None
@@ -155,15 +157,17 @@ def train(experiment: Experiment) -> TrainResult:
 
 
 def check_options(experiment: Experiment, mesh: Mesh) -> None:
-    """Check the options that need no data. Raises ValueError as `check_batch_divisible` and `check_declared`."""
+    """Check the options that need no data. Raises ValueError as the functions below, which are called here."""
     from training.directions import check_declared
     from training.sharding import check_batch_divisible
+    from workdir.tracking import check_tracking
 
     config, pieces = experiment.config, experiment.config.train.grad_accumulation_steps
     rows = "row_multiple" if config.data.tokens_per_batch else "batch_size"
     option = f"data.{rows} / train.grad_accumulation_steps"
     check_batch_divisible(getattr(config.data, rows) // pieces, option, mesh)
     check_declared(config.train.best_metric, experiment.metrics)
+    check_tracking(config.train.track)
 
 
 def check_data(experiment: Experiment, run: RunDirectory, data: PairData | TextData) -> None:
@@ -217,7 +221,9 @@ def report(
     from experiments.reports import no_report, task_report
     from reporting.page import write_page
     from workdir.metric_writer import read_metrics
+    from workdir.moved_data import run_record
     from workdir.result import TrainResult, save_result
+    from workdir.tracking import track_result
 
     settings = experiment.config.train
     make_report = experiment.report or task_report(experiment.task, settings.logits_chunk)
@@ -235,6 +241,7 @@ def report(
         metrics |= {f"{baseline.name}_{key}": value for key, value in theirs.items()}
     figures = {"training": curves} | measured.figures
     result = TrainResult(run.path, trained.model, trained.params, metrics, figures)
+    track_result(settings.track, run.path, run_record(experiment), metrics)
     save_result(run, result)
     devices = [f"{device.device_kind} ({device.platform} {device.id})" for device in jax.devices()]
     print(f"{experiment.name}: page {write_page(run.path, figures, measured.samples, devices)}")

@@ -248,8 +248,11 @@ def _with_space_in_one_word(words: Sequence[str]) -> list[str]:
 def _check(sweep: Sweep) -> None:
     """Raises ValueError for options that do not go together."""
     from training.directions import check_declared
+    from workdir.tracking import check_tracking
 
     check_declared(sweep.metric, sweep.experiment.metrics)
+    if not sweep.options.report:
+        check_tracking(sweep.experiment.config.train.track)
     if not isinstance(sweep.space.get(SEED, Choice(0)), Choice | Integer):
         raise ValueError(f"search space: {SEED} must be a list of seeds, {SEED}=0,1,2")
     if sweep.options.sampler == "grid":

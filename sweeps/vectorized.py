@@ -45,6 +45,7 @@ from workdir.data_spec import save_spec
 from workdir.metric_writer import MetricWriter
 from workdir.moved_data import run_record
 from workdir.run_directory import RunDirectory, open_run_directory
+from workdir.tracking import open_trackers
 from workdir.train_state import build_optimizer, config_hyperparameters, new_state, open_checkpoints
 
 
@@ -146,7 +147,8 @@ class Program:
                 window = None
                 if saved is not None:
                     window, member.failed = saved["windows"][member.index], saved["failed"][member.index]
-                member.writer = stack.enter_context(MetricWriter(member.run.path, start))
+                trackers = open_trackers(self.settings.track, member.run.path, run_record(member.experiment))
+                member.writer = stack.enter_context(MetricWriter(member.run.path, start, trackers))
                 member.log = MetricLogger(member.writer, NoProgress(), self.settings.log_every, window)
             self._loop(members, states, start, checkpoints, stop)
 

@@ -12,8 +12,9 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from training.checkpoint_files import checkpoint_directories, saved_metrics, set_aside
-from training.checkpoint_writer import CheckpointWriter, warn
+from training.checkpoint_writer import CheckpointWriter
 from training.directions import Direction
+from training.retry import warn
 
 # Orbax logs every step of its work, and each failure several times over. What fails is raised, below.
 logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)

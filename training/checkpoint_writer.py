@@ -1,7 +1,6 @@
 """Writing checkpoints in the background, one after another, and again where a write fails."""
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 from orbax.checkpoint import v1 as ocp
 
-RETRY_SECONDS = (1.0, 5.0, 25.0)
-"""Waits before a save that failed is tried again: a network drive, such as Google Drive in Colab, comes back."""
+from training import retry
+from training.retry import warn
 
 
 class Save(NamedTuple):
@@ -30,9 +29,9 @@ class Save(NamedTuple):
 class CheckpointWriter:
     """Writes with Orbax's `Checkpointer`, which it opens with the first save and, after one that failed, anew.
 
-    A save that fails is tried again after each of `RETRY_SECONDS`, with a line on stderr. One that failed in the
-    background, and whose state has been donated since, is lost: the line says so, and the next takes its place. With
-    several processes, which would have to agree on what has failed, none is tried again.
+    A save that fails is tried again after each of `training.retry.RETRY_SECONDS`, with a line on stderr. One that
+    failed in the background, and whose state has been donated since, is lost: the line says so, and the next takes its
+    place. With several processes, which would have to agree on what has failed, none is tried again.
 
     Args:
         directory: of the checkpoints, for messages.
@@ -104,7 +103,7 @@ class CheckpointWriter:
 
     def _retry(self, save: Save, error: Exception) -> None:
         """Write a save that failed in the foreground, or give it up if its state is gone."""
-        for seconds in RETRY_SECONDS if jax.process_count() == 1 else ():
+        for seconds in retry.RETRY_SECONDS if jax.process_count() == 1 else ():
             self._discard()
             failed = f"checkpoint {save.step} could not be written to {self._directory}"
             if save.is_donated():
@@ -136,9 +135,3 @@ class CheckpointWriter:
 
     def _failure(self, error: Exception) -> OSError:
         return OSError(f"a checkpoint could not be written to {self._directory}: {error}")
-
-
-def warn(text: str) -> None:
-    """Print a line on stderr, where there is one."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)

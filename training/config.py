@@ -81,6 +81,8 @@ class TrainConfig:
     report: bool = True
     """Whether the end of the run measures the held-out splits, draws figures and trains the baselines. False, as for
     the trials of a sweep: its result is the last validation metrics."""
+    track: Literal["none", "wandb"] = "none"
+    """Where the curves go besides `metrics.jsonl` and TensorBoard. wandb: Weights & Biases, an extra to install."""
 
     def __post_init__(self):
         counts = ("grad_accumulation_steps", "log_every", "evaluate_every", "save_every", "max_to_keep")
@@ -90,6 +92,9 @@ class TrainConfig:
         _check_integers(self, counts, "a positive whole number", lambda x: x >= 1)
         _check_integers(self, ("logits_chunk",), "a whole number, 0 or more", lambda x: x >= 0)
         _check_numbers(self, ("label_smoothing", "ema"), "a number in [0, 1)", lambda x: 0 <= x < 1)
+        trackers = get_args(get_type_hints(TrainConfig)["track"])
+        if self.track not in trackers:
+            raise ValueError(f"track must be one of {', '.join(map(repr, trackers))}, got {self.track!r}")
         if not isinstance(self.best_metric, str) or not self.best_metric:
             raise ValueError(f"best_metric must name a validation metric, got {self.best_metric!r}")
 

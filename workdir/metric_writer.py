@@ -1,19 +1,32 @@
-"""The curves of a run: `metrics.jsonl`, and the same for TensorBoard."""
+"""The curves of a run: `metrics.jsonl`, and the same rows for TensorBoard and other trackers."""
 
 import json
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from training.retry import warn, with_retries
 from workdir.atomic_write import write_atomically
 
 FILE_NAME = "metrics.jsonl"
 
 
+class Tracker(Protocol):
+    """Where rows go besides `metrics.jsonl`."""
+
+    name: str
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Take one row: finite numbers by SPLIT/NAME."""
+
+    def close(self, exit_code: int = 0) -> None:
+        """Write out what is left, of a process that ends with `exit_code`."""
+
+
 class MetricWriter:
-    """Appends rows to the run's curves, `workdir/metrics.jsonl` and, for TensorBoard, `workdir/tensorboard`.
+    """Appends rows to the run's curves: `workdir/metrics.jsonl`, for TensorBoard `workdir/tensorboard`, and `trackers`.
 
     One row is one line of strict JSON, `{"step": 100, "split": "train", "loss": 1.25, ...}`, on disk as soon as
     it is written. `step` is the number of finished steps: the train row of step k was written by the step that made it
@@ -23,30 +36,34 @@ class MetricWriter:
     So the writer takes out all rows after `start`, and a row whose (step, split) is already there is not written
     twice: the curves have no seam.
 
+    A row that cannot be written is tried again (`training.retry`). A tracker that fails gets no more rows, and a line
+    on stderr says so: `metrics.jsonl` has them all.
+
     Args:
         workdir: the run's directory.
         start: the step the run starts from: 0, or the step of the restored checkpoint.
+        trackers: are closed with the writer.
     """
 
-    def __init__(self, workdir: str | Path, start: int):
-        from tensorboardX import SummaryWriter  # here, so that reading metrics needs no TensorBoard
+    def __init__(self, workdir: str | Path, start: int, trackers: Sequence[Tracker] = ()):
+        from workdir.tensorboard import TensorBoardTracker
 
         workdir = Path(workdir)
         workdir.mkdir(parents=True, exist_ok=True)
-        path = workdir / FILE_NAME
-        written = _rows(path)
-        kept = [row for row in written if row["step"] <= start]
+        self._path = workdir / FILE_NAME
+        kept = [row for row in _rows(self._path) if row["step"] <= start]
         self._kept = {(row["step"], row["split"]) for row in kept}
-        if path.exists():
-            write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
-        self._file = path.open("a", buffering=1, encoding="utf-8")
-        self._tensorboard = SummaryWriter(str(workdir / "tensorboard"), purge_step=start + 1)
+        content = "".join(json.dumps(row) + "\n" for row in kept).encode()
+        with_retries(lambda: write_atomically(self._path, content), f"{self._path} could not be written")
+        self._size = len(content)
+        self._trackers = [TensorBoardTracker(workdir / "tensorboard", start), *trackers]
 
     def __enter__(self) -> "MetricWriter":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        code = error.code if isinstance(error, SystemExit) else 0 if error is None else 1
+        self.close(code if isinstance(code, int) else 1)
 
     def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Write one row.
@@ -55,6 +72,9 @@ class MetricWriter:
             step: number of finished steps.
             split: "train", "validation", ...
             values: numbers by name, on the host.
+
+        Raises:
+            OSError: `metrics.jsonl` cannot be written, again and again.
         """
         if (step, split) in self._kept:
             return
@@ -62,14 +82,33 @@ class MetricWriter:
         for name, value in values.items():
             value = int(value) if isinstance(value, numbers.Integral) else float(value)
             row[name] = value if math.isfinite(value) else None
-            if row[name] is not None:
-                self._tensorboard.add_scalar(f"{split}/{name}", value, step)
-        self._file.write(json.dumps(row, allow_nan=False) + "\n")
+        self._append((json.dumps(row, allow_nan=False) + "\n").encode())
+        finite = {f"{split}/{name}": row[name] for name in values if row[name] is not None}
+        for tracker in tuple(self._trackers):
+            try:
+                tracker.log(int(step), finite)
+            except Exception as error:  # whatever a tracker's package raises must not end the run
+                warn(f"{tracker.name} gets no row after step {step:,}, {self._path} has all: {error}")
+                self._trackers.remove(tracker)
 
-    def close(self) -> None:
-        """Write out what TensorBoard still holds back and close both files."""
-        self._file.close()
-        self._tensorboard.close()
+    def close(self, exit_code: int = 0) -> None:
+        """Close the trackers, of a process that ends with `exit_code`."""
+        for tracker in self._trackers:
+            try:
+                tracker.close(exit_code)
+            except Exception as error:
+                warn(f"{tracker.name} may lack the last rows, {self._path} has all: {error}")
+        self._trackers = []
+
+    def _append(self, line: bytes) -> None:
+        def write() -> None:
+            with self._path.open("r+b") as file:
+                file.seek(self._size)  # over what a write that failed has left
+                file.write(line)
+                file.truncate()
+
+        with_retries(write, f"{self._path} could not be written")
+        self._size += len(line)
 
 
 def read_metrics(workdir: str | Path) -> list[dict[str, Any]]:

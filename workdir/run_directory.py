@@ -19,7 +19,7 @@ from workdir.atomic_write import write_atomically
 RESULT = "result.json"
 """The file that a finished run has."""
 _WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
-_WRITTEN += ["tokenizers", "tensorboard", "checkpoints", "figures"]
+_WRITTEN += ["tokenizers", "tensorboard", "wandb", "wandb_id", "checkpoints", "figures"]
 """Files and directories that training writes before the result."""
 
 

@@ -10,15 +10,15 @@ from orbax.checkpoint import v1 as ocp
 from experiments import reverse
 from tests.scripts import python
 from train import train
-from training import checkpoint_writer
+from training import retry
 from training.checkpoint import CheckpointManager
 
 FULL_DISK = """
     import resource, sys
     import jax, jax.numpy as jnp
-    from training import checkpoint_writer
+    from training import retry
     from training.checkpoint import CheckpointManager
-    checkpoint_writer.RETRY_SECONDS = (0.1, 0.1)
+    retry.RETRY_SECONDS = (0.1, 0.1)
     state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
     with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
@@ -45,9 +45,9 @@ def test_a_failed_background_save_is_raised(tmp_path, surfaces):
 DROPPED_DRIVE = """
     import resource, sys, threading
     import jax, jax.numpy as jnp
-    from training import checkpoint_writer
+    from training import retry
     from training.checkpoint import CheckpointManager
-    checkpoint_writer.RETRY_SECONDS = (4.0,)
+    retry.RETRY_SECONDS = (4.0,)
     state = {"w": jax.random.normal(jax.random.key(0), (500, 500))}
     def come_back():
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -82,9 +82,9 @@ def test_a_drive_that_drops_and_comes_back_costs_no_run(tmp_path, state, newest)
 ALL_LOST = """
     import resource, sys, time
     import jax, jax.numpy as jnp
-    from training import checkpoint_writer
+    from training import retry
     from training.checkpoint import CheckpointManager
-    checkpoint_writer.RETRY_SECONDS = (0.1,)
+    retry.RETRY_SECONDS = (0.1,)
     states = [{"w": jax.random.normal(jax.random.key(seed), (500, 500))} for seed in range(4)]
     with CheckpointManager(sys.argv[1], keep=3) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros((500, 500))}, {})
@@ -125,7 +125,7 @@ def test_a_run_whose_first_save_fails_once_ends_with_the_same_state(tmp_path, mo
         return save(self, *args, **options)
 
     monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables_async", drops_once)
-    monkeypatch.setattr(checkpoint_writer, "RETRY_SECONDS", (0.1,))
+    monkeypatch.setattr(retry, "RETRY_SECONDS", (0.1,))
     jax.tree.map(np.testing.assert_array_equal, run("dropped"), whole)
     assert "again in 0.1 s: [Errno 107] Endpoint is not connected" in capsys.readouterr().err
     with CheckpointManager(tmp_path / "dropped" / "checkpoints", keep=3) as checkpoints:

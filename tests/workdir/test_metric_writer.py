@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.scripts import python
 from workdir.metric_writer import MetricWriter, read_metrics
 
 
@@ -70,19 +71,83 @@ def test_no_file_no_rows(tmp_path):
     assert read_metrics(tmp_path) == []
 
 
-def test_tensorboard_gets_the_same_numbers(tmp_path):
+def events_of(path):
+    """TFRecord: length (8 bytes), its checksum (4), the event, its checksum (4)."""
     from tensorboardX.proto.event_pb2 import Event
 
+    content, events = path.read_bytes(), []
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        events.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    return events
+
+
+def scalars(path):
+    return {(e.step, value.tag): value.simple_value for e in events_of(path) for value in e.summary.value}
+
+
+def test_tensorboard_gets_the_same_numbers(tmp_path):
     with MetricWriter(tmp_path, start=3) as writer:
         writer.write(4, "train", {"loss": 0.5, "perplexity": math.inf})
         writer.write(4, "validation", {"loss": 0.25})
     (path,) = (tmp_path / "tensorboard").iterdir()
-    content, events = path.read_bytes(), []
-    while content:  # TFRecord: length (8 bytes), its checksum (4), the event, its checksum (4)
-        length = int.from_bytes(content[:8], "little")
-        events.append(Event.FromString(content[12 : 12 + length]))
-        content = content[16 + length :]
-    values = {(e.step, value.tag): value.simple_value for e in events for value in e.summary.value}
-    assert values == {(4, "train/loss"): 0.5, (4, "validation/loss"): 0.25}
+    assert scalars(path) == {(4, "train/loss"): 0.5, (4, "validation/loss"): 0.25}
     # TensorBoard hides the events of an earlier process from the step after the checkpoint on.
-    assert [e.step for e in events if e.HasField("session_log")] == [4]
+    assert [e.step for e in events_of(path) if e.HasField("session_log")] == [4]
+
+
+LOST_DRIVE = """
+    import resource, sys, threading
+    from training import retry
+    from workdir.metric_writer import MetricWriter
+    retry.RETRY_SECONDS = (1.0,)
+    def limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    with MetricWriter(sys.argv[1], 0) as writer:
+        writer.write(1, "train", {"loss": 1.0})
+        limit(60)  # in the middle of the next row
+        if sys.argv[2] == "comes back":
+            threading.Timer(0.3, limit, [resource.RLIM_INFINITY]).start()
+        for step in range(2, 40):
+            writer.write(step, "train", {"loss": 1.0})
+"""
+
+
+def test_a_drive_that_drops_and_comes_back_costs_no_row(tmp_path):
+    done = python(LOST_DRIVE, str(tmp_path), "comes back")
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'metrics.jsonl'} could not be written, again in 1 s: " in done.stderr
+    assert [row["step"] for row in read_metrics(tmp_path)] == list(range(1, 40))
+
+
+def test_a_drive_that_stays_away_ends_the_run(tmp_path):
+    done = python(LOST_DRIVE, str(tmp_path), "stays away")
+    assert done.returncode == 1 and done.stderr.strip().endswith("File too large"), done.stderr
+    assert [row["step"] for row in read_metrics(tmp_path)] == [1]
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+def test_tensorboard_goes_on_in_a_new_file_or_says_that_it_does_not(tmp_path, failures, monkeypatch, capsys):
+    """tensorboardX's own writer would wait forever for its thread, which such an error has ended."""
+    from tensorboardX.event_file_writer import EventsWriter
+
+    with MetricWriter(tmp_path, start=0) as writer:
+        writer.write(1, "train", {"loss": 1.0})
+        write, left = EventsWriter.write_event, [OSError(107, "Endpoint is not connected") for _ in range(failures)]
+
+        def fails(self, event):
+            if left:
+                raise left.pop()
+            return write(self, event)
+
+        monkeypatch.setattr(EventsWriter, "write_event", fails)
+        for step in range(2, 40):
+            writer.write(step, "train", {"loss": 1.0})
+    assert len(read_metrics(tmp_path)) == 39
+    error = capsys.readouterr().err
+    if failures == 1:
+        written = {step for path in (tmp_path / "tensorboard").iterdir() for step, _ in scalars(path)}
+        assert error == "" and written == set(range(1, 40))
+    else:
+        assert error.startswith("TensorBoard gets no row after step 2, ") and error.count("\n") == 1
