@@ -70,7 +70,7 @@ def history(points: Sequence[Point], metric: str, maximize: bool, path: Path) ->
                 transform=axis.get_xaxis_transform(),
             )
         axis.set_xlabel("trial")
-        axis.set_ylabel(metric)
+        _metric_axis(axis, metric, [point.value for point in done + pruned])
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.legend(frameon=False)
     return figure
@@ -101,7 +101,7 @@ def parameters(
             if name in logarithmic:
                 axis.set_xscale("log")
             axis.set_xlabel(name)
-            axis.set_ylabel(metric)
+            _metric_axis(axis, metric, [point.value for point in points if point.value is not None])
         for axis in axes[len(names) :]:
             axis.set_axis_off()
     return figure
@@ -137,10 +137,17 @@ def learning_rate_curves(
             axis.errorbar(rates, means, spread, label=label, capsize=3, markersize=5, **style)
         axis.set_xscale("log")
         axis.set_xlabel(f"learning rate ({option})")
-        axis.set_ylabel(metric)
+        _metric_axis(axis, metric, [value for curve in curves.values() for seeds in curve.values() for value in seeds])
         if any(curves):
             axis.legend(frameon=False)
     return figure
+
+
+def _metric_axis(axis: Axes, metric: str, values: Sequence[float]) -> None:
+    """Label the axis of the metric; logarithmic where values differ so much that the small ones would look equal."""
+    axis.set_ylabel(metric)
+    if values and min(values) > 0 and max(values) > 20 * min(values):
+        axis.set_yscale("log")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -43,7 +44,9 @@ def test_a_notebook_is_small_and_whole(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     text = json.dumps(notebook, ensure_ascii=False)
-    assert str(Path.home()) not in text and "Traceback" not in text
+    assert not any(folder in text for folder in (str(Path.home()), str(FOLDER.parent), "Traceback"))
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1)), "run it whole, from a new kernel, and commit it with its outputs"
 
 
 @pytest.fixture
@@ -77,3 +80,39 @@ def test_quickstart_again_as_after_a_disconnect(quickstart, monkeypatch):
     execute("quickstart.ipynb", quickstart, monkeypatch)
     again = execute("quickstart.ipynb", quickstart, monkeypatch)
     assert "holds this run, finished after 4 steps" in text_of(again[2])
+
+
+def source_of(name: str, number: int) -> str:
+    """The code of a notebook's cell, of those that hold code."""
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    return [cell for cell in notebook.cells if cell.cell_type == "code"][number].source
+
+
+def test_both_notebooks_are_set_up_alike():
+    setup = source_of("transformer.ipynb", 1)
+    assert "check_env()" in setup and source_of("quickstart.ipynb", 1).startswith(setup)
+
+
+def number_after(text: str, phrase: str) -> float:
+    """The number that follows a phrase in what was printed."""
+    return float(re.search(re.escape(phrase) + r"\s*(-?[\d,.]*\d(?:e[+-]\d+)?)", text)[1].replace(",", ""))
+
+
+def test_transformer(monkeypatch):
+    """Each section shows the functions of the codebase, a picture, and where a number makes the point, that number."""
+    cells = execute("transformer.ipynb", 'REPOSITORY = "nowhere"\nSTEPS = 100', monkeypatch)
+    outputs = [output.get("data", {}) for cell in cells for output in cell.outputs]
+    shown = "".join(data.get("text/markdown", "") for data in outputs)
+    for name in ("attention_scores", "multi_head_attention", "sinusoidal_positions", "encoder_block", "causal_mask"):
+        assert f"def {name}(" in shown
+    text = "".join(text_of(cell) for cell in cells)
+    assert number_after(text, "variance at d_k = 1024:") == pytest.approx(1024, rel=0.03)
+    assert number_after(text, "unscaled,") == pytest.approx(1, rel=0.03)
+    assert number_after(text, "before attention:") == 0 and number_after(text, "after attention:") > 1
+    assert number_after(text, "without positions, the largest difference of a word's vectors:") < 1e-5
+    assert number_after(text, "with positions, the largest difference of a word's vectors:") > 0.1
+    assert re.search(r"equal, bit for bit, at positions 0 1 2 3 4 5 6 7\n", text)
+    assert number_after(text, "\nall") == pytest.approx(63e6, rel=0.01)
+    assert number_after(text, "gradient from p − target:") < 1e-6
+    assert number_after(text, "at the first step,") < 0.5 * number_after(text, "loss:")
+    assert sum(len(pictures_of(cell)) for cell in cells) == 11
