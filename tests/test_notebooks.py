@@ -14,9 +14,8 @@ LARGEST = 600_000
 """Bytes of a notebook with its outputs."""
 
 
-def execute(name: str, parameters: str, monkeypatch) -> list[nbformat.NotebookNode]:
+def execute(name: str, parameters: str) -> list[nbformat.NotebookNode]:
     """Run the notebook with its one cell of parameters replaced; return its cells of code."""
-    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")  # the default of what comes; without it there is a warning
     notebook = nbformat.read(FOLDER / name, as_version=4)
     cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
     assert len(cells) == 1
@@ -62,8 +61,8 @@ SWEEP_OPTIONS = ["--train.steps", "4", {sweep}]
 """
 
 
-def test_quickstart(quickstart, tmp_path, monkeypatch):
-    cells = execute("quickstart.ipynb", quickstart, monkeypatch)
+def test_quickstart(quickstart, tmp_path):
+    cells = execute("quickstart.ipynb", quickstart)
     texts = [text_of(cell) for cell in cells]
     assert "installed: nothing, it is all here" in texts[1] and "backend cpu: 1 × cpu" in texts[1]
     assert "dates: trained in" in texts[2]
@@ -76,9 +75,9 @@ def test_quickstart(quickstart, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_quickstart_again_as_after_a_disconnect(quickstart, monkeypatch):
-    execute("quickstart.ipynb", quickstart, monkeypatch)
-    again = execute("quickstart.ipynb", quickstart, monkeypatch)
+def test_quickstart_again_as_after_a_disconnect(quickstart):
+    execute("quickstart.ipynb", quickstart)
+    again = execute("quickstart.ipynb", quickstart)
     assert "holds this run, finished after 4 steps" in text_of(again[2])
 
 
@@ -98,9 +97,9 @@ def number_after(text: str, phrase: str) -> float:
     return float(re.search(re.escape(phrase) + r"\s*(-?[\d,.]*\d(?:e[+-]\d+)?)", text)[1].replace(",", ""))
 
 
-def test_transformer(monkeypatch):
+def test_transformer():
     """Each section shows the functions of the codebase, a picture, and where a number makes the point, that number."""
-    cells = execute("transformer.ipynb", 'REPOSITORY = "nowhere"\nSTEPS = 100', monkeypatch)
+    cells = execute("transformer.ipynb", 'REPOSITORY = "nowhere"\nSTEPS = 100')
     outputs = [output.get("data", {}) for cell in cells for output in cell.outputs]
     shown = "".join(data.get("text/markdown", "") for data in outputs)
     for name in ("attention_scores", "multi_head_attention", "sinusoidal_positions", "encoder_block", "causal_mask"):

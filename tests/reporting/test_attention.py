@@ -1,10 +1,16 @@
 """The command that shows where a trained model attends."""
 
+import dataclasses
+
 import pytest
 
+from experiments import reverse
+from experiments.experiment import Config, Experiment
+from model.config import LanguageModelConfig
 from reporting.attention import main
 from tests.analysis.test_attention_page import data_of
 from tests.scripts import in_this_process
+from train import train
 
 
 def test_an_encoder_decoder(spelling_run, tmp_path, monkeypatch):
@@ -42,3 +48,20 @@ def test_a_text_that_cannot_be_read(spelling_run, tmp_path, monkeypatch, text, m
     done = in_this_process(monkeypatch, main, spelling_run, text)
     assert done.code == code and message in done.err and done.err.count("\n") == 1, done
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_that_is_cut_inside_a_character(tmp_path):
+    """The picture at the end of training takes as many tokens as the model reads, here seven of two bytes a letter."""
+    (tmp_path / "text.txt").write_text("éà" * 200, encoding="utf-8")
+    base = reverse.experiment()
+    data = dataclasses.replace(
+        base.config.data,
+        source=f"text:{tmp_path}/text.txt",
+        tokenizer="bytes",
+        batch_size=4,
+        max_target_length=8,
+    )
+    model = LanguageModelConfig(d_model=8, num_heads=1, d_ff=8, num_layers=1, max_length=8, dropout=0.0)
+    settings = dataclasses.replace(base.config.train, steps=1, evaluate_every=1, save_every=1)
+    config = Config(data, model, base.config.optimizer, settings, str(tmp_path / "run"))
+    assert train(Experiment("bytes", config)).figures["attention"].exists()
