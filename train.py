@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from data.loading import PairData, TextData
     from experiments.experiment import Experiment
     from inference.trained_model import TrainedModel
+    from training.config import TrainConfig
     from training.loss import Batch
     from training.step import TrainState
     from workdir.result import TrainResult
@@ -32,7 +33,8 @@ def train(experiment: Experiment) -> TrainResult:
     """Train `experiment` in its directory, from the start or from its last checkpoint, and report.
 
     Evaluate, save, next batch, step, log: in this order a run may end anywhere, and the one that resumes from the last
-    checkpoint is the same run. A finished run is not trained again: its result is read.
+    checkpoint is the same run. A finished run is not trained again: its result is read, unless `train.steps` has been
+    raised, which trains it longer. Options that change nothing learned may be others than before.
 
     Raises:
       RunDirectoryError: the directory belongs to another config, or to something else, or its run began on other data.
@@ -54,27 +56,35 @@ def train(experiment: Experiment) -> TrainResult:
     from training.progress import Progress
     from training.sharding import batch_sharding, data_mesh, device_put, make_global_batch, replicated
     from training.stop import PreemptionGuard
+    from workdir.changed_options import apply_changes, is_longer
     from workdir.data_record import keep_data_record
     from workdir.data_spec import save_spec
+    from workdir.digests import check_digests, write_digests
+    from workdir.init_from import initialize_from, open_source, source_tokenizers
+    from workdir.lock import directory_lock
     from workdir.metric_writer import MetricWriter
     from workdir.moved_data import run_record
     from workdir.result import read_result
-    from workdir.run_directory import open_run_directory
+    from workdir.run_directory import RunDirectory, open_run_directory
     from workdir.tracking import open_trackers
-    from workdir.train_state import build_optimizer, new_state, open_checkpoints
+    from workdir.train_state import build_optimizer, config_hyperparameters, new_state, open_checkpoints
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
     mesh = data_mesh()
     check_options(experiment, mesh)
+    check_digests(RunDirectory(experiment.workdir))
     record = run_record(experiment)
     run = open_run_directory(experiment.workdir, record)
-    if (result := read_result(experiment, run)) is not None:
+    changes = run.changes(record)
+    if not is_longer(changes) and (result := read_result(experiment, run)) is not None:
         print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
         return result
 
     # The data, the model, and the functions that train it.
     clock = time.perf_counter()
-    data = experiment.data(config, run.tokenizers if run.tokenizers.exists() else None)
+    source = None if run.checkpoints.exists() else open_source(experiment)
+    tokenizers = run.tokenizers if run.tokenizers.exists() else source_tokenizers(source, experiment)
+    data = experiment.data(config, tokenizers)
     check_data(experiment, run, data)
     spec = spec_of(data)
     model = experiment.model(config, data.vocab_sizes)
@@ -86,17 +96,23 @@ def train(experiment: Experiment) -> TrainResult:
     batches = data.blank_batches()  # one of each shape
 
     with (
+        directory_lock(run.path),
         PreemptionGuard() as stop,
         run.undo_on_failure(record) as begin,
         open_checkpoints(experiment, run) as checkpoints,
     ):
-        # The state: new, or that of the last checkpoint. A step takes one batch, so `start` is the data's position too.
+        # A step takes one batch, so `start` is the data's position too.
         initial = jax.jit(lambda: new_state(experiment, model, spec.input_shapes), out_shardings=replicated(mesh))
         newest = checkpoints.restore_newest(like=initial.eval_shape())
         start, state, window = (0, initial(), None) if newest is None else (*newest[:2], newest[2]["window"])
+        if newest is None:
+            state, notes = initialize_from(source, state, optimizer)
+        else:
+            state, notes = apply_changes(changes, state, schedule, config_hyperparameters(config))
         if experiment.validation_metrics is None:  # otherwise their names are known after the first evaluation only
             check_metric(settings.best_metric, jax.eval_shape(eval_step, state.params, batches[-1]))
-        print(*summary(experiment, data, state, batches, time.perf_counter() - clock), sep="\n", flush=True)
+        notes += summary(data, state, batches, settings, time.perf_counter() - clock)
+        print(*(f"{name}: {line}" for line in notes), sep="\n", flush=True)
 
         clock = time.perf_counter()
         on_devices = [device_put(batch, batch_sharding(mesh)) for batch in batches]
@@ -112,6 +128,7 @@ def train(experiment: Experiment) -> TrainResult:
         keep_data_record(run, data)
         data.save_tokenizers(run.tokenizers)
         save_spec(run, spec)
+        write_digests(run)
 
         def validate(step: int, params: Any) -> dict[str, float]:
             held_out = (
@@ -187,7 +204,7 @@ def check_data(experiment: Experiment, run: RunDirectory, data: PairData | TextD
 
 
 def summary(
-    experiment: Experiment, data: PairData | TextData, state: TrainState, batches: Sequence[Batch], seconds: float
+    data: PairData | TextData, state: TrainState, batches: Sequence[Batch], settings: TrainConfig, seconds: float
 ) -> list[str]:
     """Describe a run before it is compiled: examples, padding, parameters and memory; one string for each line."""
     from training.memory_estimate import memory_line
@@ -196,12 +213,11 @@ def summary(
     waste, tokens = data.padding()
     largest = max(batches, key=lambda batch: batch["labels"].size)
     classes = list(data.vocab_sizes.values())[-1]
-    lines = [
+    return [
         f"{examples}, {data.batches_per_epoch:,} batches an epoch, set up in {seconds:.1f} s",
         f"{waste:.1%} of the {tokens:,} tokens in a training batch are padding, on average",
-        memory_line(state, largest, classes, experiment.config.train),
+        memory_line(state, largest, classes, settings),
     ]
-    return [f"{experiment.name}: {line}" for line in lines]
 
 
 def report(
@@ -220,6 +236,7 @@ def report(
     from analysis.curves import training_curves
     from experiments.reports import no_report, task_report
     from reporting.page import write_page
+    from workdir.digests import write_digests
     from workdir.metric_writer import read_metrics
     from workdir.moved_data import run_record
     from workdir.result import TrainResult, save_result
@@ -243,6 +260,7 @@ def report(
     result = TrainResult(run.path, trained.model, trained.params, metrics, figures)
     track_result(settings.track, run.path, run_record(experiment), metrics)
     save_result(run, result)
+    write_digests(run)
     devices = [f"{device.device_kind} ({device.platform} {device.id})" for device in jax.devices()]
     print(f"{experiment.name}: page {write_page(run.path, figures, measured.samples, devices)}")
     return result

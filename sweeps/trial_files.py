@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from workdir.atomic_write import write_atomically
+from workdir.lock import lock_file
 from workdir.run_directory import RunDirectory
 
 
@@ -49,13 +49,13 @@ class TrialFiles:
         """
         path = self.directory / f"{self.name}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _locked(path, wait=False)
+        return lock_file(path, wait=False)
 
 
 def lock_directory(directory: Path) -> IO[bytes]:
     """Wait until no other process is changing the sweep, and keep others waiting until the file is closed."""
     directory.mkdir(parents=True, exist_ok=True)
-    lock = _locked(directory / "sweep.lock", wait=True)
+    lock = lock_file(directory / "sweep.lock", wait=True)
     assert lock is not None
     return lock
 
@@ -65,13 +65,3 @@ def directory_identity(directory: Path) -> str:
     path = directory / "directory_id"
     write_atomically(path, uuid.uuid4().hex, overwrite=False)
     return path.read_text(encoding="utf-8")
-
-
-def _locked(path: Path, *, wait: bool) -> IO[bytes] | None:
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        file.close()
-        return None
-    return file

@@ -42,6 +42,7 @@ from training.step import TrainState
 from training.stop import PreemptionGuard
 from workdir.data_record import keep_data_record
 from workdir.data_spec import save_spec
+from workdir.digests import write_digests
 from workdir.metric_writer import MetricWriter
 from workdir.moved_data import run_record
 from workdir.run_directory import RunDirectory, open_run_directory
@@ -144,6 +145,7 @@ class Program:
                 keep_data_record(member.run, self.data)
                 self.data.save_tokenizers(member.run.tokenizers)
                 save_spec(member.run, self.spec)
+                write_digests(member.run)
                 window = None
                 if saved is not None:
                     window, member.failed = saved["windows"][member.index], saved["failed"][member.index]

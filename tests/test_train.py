@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from train import main, train
 from training.finite import NonFiniteError
 from workdir.metric_writer import read_metrics
 from workdir.restore import load_run
+from workdir.run_directory import RunDirectoryError
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -169,6 +171,38 @@ def test_a_finished_run_is_found_and_another_config_is_refused(tmp_path, trained
     code, out, err = run("reverse", "--workdir", str(stranger))
     assert code == 2 and "thesis.txt" in err
     assert [path.name for path in stranger.iterdir()] == ["thesis.txt"]
+
+
+def test_a_finished_run_is_trained_longer(tmp_path, capsys):
+    """With a schedule that does not know the end, six steps and four more are ten; with one that does, it is told."""
+
+    def steps(name: str, count: int, schedule: str, **train_options):
+        options = {"evaluate_every": 2, "save_every": 2, "report": False} | train_options
+        experiment = small(tmp_path / name, count, **options)
+        return train(changed(experiment, "optimizer", schedule=schedule, warmup_steps=2, peak_lr=1e-2))
+
+    whole = steps("whole", 10, "constant")
+    steps("longer", 6, "constant")
+    capsys.readouterr()
+    longer = steps("longer", 10, "constant", keep_every=4)
+    out = capsys.readouterr().out
+    assert "reverse: train.steps is 10 from here on, and was 6\n" in out and "train.keep_every is 4" in out
+    assert "its learning rate goes on as it would have, 0.01 in step 7" in out
+    assert_same_bits(longer.params, whole.params)
+    assert losses(tmp_path / "longer") == losses(tmp_path / "whole")
+    assert (tmp_path / "longer" / "result_6.json").exists() and longer.metrics == whole.metrics
+    load_run(tmp_path / "longer").select_params("4")  # the newest three are 6, 8 and 10
+
+    steps("cosine", 6, "cosine")
+    capsys.readouterr()
+    steps("cosine", 10, "cosine")
+    assert "its schedule is that of a run of 10 steps: the learning rate was 0 in step 6" in capsys.readouterr().out
+    rates = {r["step"]: r["learning_rate"] for r in read_metrics(tmp_path / "cosine") if r["split"] == "train"}
+    for step in (7, 10):
+        assert rates[step] == pytest.approx(1e-2 * 0.5 * (1 + math.cos(math.pi * (step - 2) / 8)), abs=1e-9)
+
+    with pytest.raises(RunDirectoryError, match=r"train\.steps is 10 there and 6 here"):
+        steps("longer", 6, "constant")
 
 
 def changed(experiment, section: str, **options):

@@ -11,8 +11,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from training.checkpoint_files import checkpoint_directories, saved_metrics, set_aside
+from training.checkpoint_files import check_record, checkpoint_directories, saved_metrics, sealed, set_aside
 from training.checkpoint_writer import CheckpointWriter
+from training.checksum import checksums
 from training.directions import Direction
 from training.retry import warn
 
@@ -35,7 +36,8 @@ class CheckpointManager:
             step, state, data = checkpoints.restore_newest(like) or (0, new, {})
             checkpoints.save(step, state, {"position": position})
 
-    A checkpoint that is not whole, or cannot be read, is named on stderr, once, and passed over. It stays as it is
+    A checkpoint that is not whole, cannot be read, or holds other bits than were saved (`training.checksum`), is named
+    on stderr, once, and passed over. It stays as it is
     until this process saves: then it is renamed `STEP.damaged`. Reading alone changes nothing on disk.
 
     Every process of a run takes part in every call.
@@ -45,6 +47,7 @@ class CheckpointManager:
         keep: how many of the newest.
         best_metric: the metric that tells which one is the best. None: only the newest are kept.
         direction: which way `best_metric` is better. None, not known: none is kept, or found, for being the best.
+        keep_every: checkpoints of multiples of it are kept for good. 0: none.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class CheckpointManager:
         keep: int,
         best_metric: str | None = None,
         direction: Direction | None = None,
+        keep_every: int = 0,
     ):
         if keep < 1:
             raise ValueError(f"keep is {keep}: at least 1 checkpoint has to be kept")
@@ -62,7 +66,9 @@ class CheckpointManager:
         self._context.checkpointables.registry = registry
         self._context.pytree.loading.partial_load = True  # `_read` itself compares the trees
         policies = ocp.training.preservation_policies
-        self._policy = policies.LatestN(keep)
+        kept = [policies.LatestN(keep)]
+        if keep_every:
+            kept.append(policies.EveryNSteps(keep_every))
         self.best_metric, self._direction = best_metric, direction
         if best_metric is not None and direction is not None:
             best = policies.BestN(
@@ -70,7 +76,8 @@ class CheckpointManager:
                 n=1,
                 keep_checkpoints_without_metrics=False,
             )
-            self._policy = policies.AnyPreservationPolicy([self._policy, best])
+            kept.append(best)
+        self._policy = policies.AnyPreservationPolicy(kept)
         self._directory = Path(directory).absolute()
         self._writer = CheckpointWriter(self._directory, self._open_checkpointer)
         self._unreadable: dict[int, str] = {}
@@ -134,7 +141,8 @@ class CheckpointManager:
         if not self._entered:
             raise RuntimeError("save() outside of `with CheckpointManager(...)`: nothing would wait for the last save")
         measured = None if metrics is None else {name: float(value) for name, value in metrics.items()}
-        self._writer.save(step, state, data, measured)
+        record = sealed({"data": data, "checksums": checksums(state), "metrics": measured})
+        self._writer.save(step, state, record, measured)
 
     def restore(self, like: Any, step: int | None = None, *, part: str = "") -> tuple[Any, dict[str, Any]]:
         """Restore the state, or a part of it, and the data of checkpoint `step`, of the newest one by default.
@@ -237,11 +245,20 @@ class CheckpointManager:
                 restored |= ocp.load_checkpointables(path, {"state": like})
         except Exception as error:  # of many kinds, and pages to say so
             raise _damaged(path, error) from error
-        state = restored["state"]
+        state, data = restored["state"], restored["data"]
         self._compare(step, _describe(state), _describe(like))
+        try:
+            record = check_record(data)
+        except ValueError as error:
+            raise _damaged(path, error) from error
+        if record is not None:  # versions before December 7, 2026, saved the data alone
+            data = record["data"]
+            for name, found in checksums(state).items():
+                if record["checksums"].get(name) != found:
+                    raise _damaged(path, f"{name} is not what was saved")
         for key in keys:
             state = state[key]
-        return state, restored["data"]
+        return state, data
 
     def _compare(self, step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
         for path in [*wanted, *saved]:

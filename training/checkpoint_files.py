@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 _RECORD = "_CHECKPOINT_METADATA"
 _MARK = "commit_success.txt"
@@ -29,6 +31,25 @@ def saved_metrics(path: Path) -> dict[str, float]:
     """Read the validation metrics saved with the checkpoint in the directory `path`; {} if there are none."""
     file = path / "metrics" / "metrics"
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def sealed(record: dict[str, Any]) -> dict[str, Any]:
+    """Return `record`, which JSON can hold, with a digest of itself."""
+    return record | {"digest": _digest(record)}
+
+
+def check_record(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what was `sealed`; None if it never was, as in versions before that.
+
+    Raises:
+      ValueError: it is not what was sealed.
+    """
+    if not {"digest", "checksums"} & record.keys():
+        return None
+    opened = {name: value for name, value in record.items() if name != "digest"}
+    if record.get("digest") != _digest(opened):
+        raise ValueError("its data are not what was saved")
+    return opened
 
 
 def set_aside(path: Path) -> Path:
@@ -73,11 +94,21 @@ def _defect(path: Path, marked: bool) -> str | None:
         if not file.is_file() or not file.stat().st_size:
             return f"its {file.relative_to(path)} is {'empty' if file.exists() else 'missing'}"
     try:
-        _ = [float(value) for value in saved_metrics(path).values()]
+        metrics = {name: float(value) for name, value in saved_metrics(path).items()}
     except (ValueError, TypeError, AttributeError):
         return "its metrics/metrics is damaged"
+    try:
+        record = check_record(json.loads((path / "data" / "data.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError):
+        return "its data/data.json is damaged"
+    if record is not None and _digest(record["metrics"] or {}) != _digest(metrics):
+        return "its metrics/metrics is not what was saved"
     if marked:
         for folder in (path, *(path / name for name in sorted(items))):
             if not (folder / _MARK).exists():
                 return f"its {(folder / _MARK).relative_to(path)} is missing"
     return None
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

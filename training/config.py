@@ -65,6 +65,8 @@ class TrainConfig:
     """Tokens whose logits are held at a time, for large vocabularies. 0: all of them."""
     seed: int = 0
     """Of everything random: initial parameters, data order, dropout."""
+    init_from: str = ""
+    """Directory of another run, from whose last parameters and with whose tokenizers this one starts. Empty: none."""
     log_every: int = 50
     """Steps between two rows of the training curve."""
     evaluate_every: int = 500
@@ -73,6 +75,8 @@ class TrainConfig:
     """Steps between two checkpoints; one more follows the last step."""
     max_to_keep: int = 3
     """Newest checkpoints that are kept."""
+    keep_every: int = 0
+    """Steps between checkpoints that are kept for good, a multiple of save_every. 0: none."""
     best_metric: str = "loss"
     """Validation metric by which the best checkpoint is kept besides, of those of steps that were evaluated; the
     experiment declares which way it is better."""
@@ -90,8 +94,12 @@ class TrainConfig:
         _check_integers(self, ("steps",), "a whole number from 1 to 2**31 - 1", lambda x: 1 <= x < 2**31)
         _check_integers(self, ("seed",), "a whole number from 0 to 2**32 - 1", lambda x: 0 <= x < 2**32)
         _check_integers(self, counts, "a positive whole number", lambda x: x >= 1)
-        _check_integers(self, ("logits_chunk",), "a whole number, 0 or more", lambda x: x >= 0)
+        _check_integers(self, ("logits_chunk", "keep_every"), "a whole number, 0 or more", lambda x: x >= 0)
+        if self.keep_every % self.save_every:
+            raise ValueError(f"keep_every must be a multiple of save_every={self.save_every}, got {self.keep_every}")
         _check_numbers(self, ("label_smoothing", "ema"), "a number in [0, 1)", lambda x: 0 <= x < 1)
+        if not isinstance(self.init_from, str):
+            raise ValueError(f"init_from must be a path, got {self.init_from!r}")
         trackers = get_args(get_type_hints(TrainConfig)["track"])
         if self.track not in trackers:
             raise ValueError(f"track must be one of {', '.join(map(repr, trackers))}, got {self.track!r}")

@@ -14,6 +14,7 @@ from experiments.registry import read_experiment
 from inference.trained_model import TrainedModel
 from workdir.checkpoint_selection import SelectedParams, select_params
 from workdir.data_spec import read_spec
+from workdir.digests import check_digests
 from workdir.run_directory import RunDirectory
 from workdir.train_state import abstract_state, open_checkpoints
 
@@ -69,6 +70,7 @@ def load_run(path: str | Path) -> Run:
     if not run.config.exists():
         what = "has no config.json" if run.path.is_dir() else "is no directory"
         raise ValueError(f"{run.path} is not a run: it {what}; wanted a directory that train.py has made, runs/NAME")
+    check_digests(run)
     experiment, _ = read_experiment(run.config)
     if not run.checkpoints.is_dir():
         raise ValueError(f"{run.path} has no checkpoint: it was not trained far enough to save one")

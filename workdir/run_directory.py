@@ -1,7 +1,8 @@
 """The directory of a run: its files, and the config that it belongs to.
 
 Nothing is written before the first training step; then `config.json` is the first file, and the directory belongs to
-that config. No run that has begun is deleted or overwritten.
+that config. No run that has begun is deleted or overwritten. It may be resumed with more steps, and with other options
+of those that change nothing learned.
 """
 
 import contextlib
@@ -18,7 +19,11 @@ from workdir.atomic_write import write_atomically
 
 RESULT = "result.json"
 """The file that a finished run has."""
-_WRITTEN = ["config.json", "data.json", "data_spec.json", "metrics.jsonl"]
+STEPS = "train.steps"
+"""The option that may be raised: a run, finished or not, is trained longer."""
+CHANGEABLE = ("log_every", "evaluate_every", "save_every", "max_to_keep", "keep_every", "report", "track")
+"""Options of training that change nothing that is learned, so that a resumed run may have others."""
+_WRITTEN = ["config.json", "data.json", "data_spec.json", "SHA256SUMS", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "wandb", "wandb_id", "checkpoints", "figures"]
 """Files and directories that training writes before the result."""
 
@@ -115,7 +120,8 @@ class RunDirectory:
                 raise RunDirectoryError(
                     f"--workdir {self.path} cannot be written: {error.strerror or error}"
                 ) from error
-            _check_config(self, config)
+            if _check_config(self, config):
+                self._change(config)
 
         try:
             yield begin
@@ -127,6 +133,21 @@ class RunDirectory:
                     else:
                         path.unlink(missing_ok=True)
             raise
+
+    def changes(self, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Return the options that a resumed run has otherwise than before: by name, the value then and now.
+
+        Raises:
+            RunDirectoryError: options differ that may not.
+        """
+        return _check_config(self, config) if self.config.exists() else {}
+
+    def _change(self, config: dict[str, Any]) -> None:
+        """Write a config with other options, and set the result of a run that is trained longer aside."""
+        steps, result = self.changes(config).get(STEPS), self.path / RESULT
+        if steps and result.exists():
+            result.rename(result.with_stem(f"{result.stem}_{steps[0]}"))
+        write_atomically(self.config, _json(config))
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write `value` as JSON to the file `name`, atomically, over an older one. NaN and infinity become null."""
@@ -141,7 +162,8 @@ def open_run_directory(workdir: str | Path, config: dict[str, Any]) -> RunDirect
         config: nested dict of JSON values; floats are compared by their bits.
 
     Raises:
-        RunDirectoryError: `workdir` belongs to another config, or holds files but no config.
+        RunDirectoryError: `workdir` belongs to a config that differs in more than more steps or `CHANGEABLE` options,
+            or holds files but no config.
         ValueError: the config holds NaN or infinity, which JSON does not have.
     """
     run = RunDirectory(Path(workdir))
@@ -169,15 +191,25 @@ def open_run_directory(workdir: str | Path, config: dict[str, Any]) -> RunDirect
     return run
 
 
-def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
-    """Raise RunDirectoryError unless the directory belongs to `config`."""
+def _check_config(run: RunDirectory, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Raise RunDirectoryError unless the directory belongs to `config`; return the options that may differ, and do."""
     try:
         saved = json.loads(run.config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunDirectoryError(f"{run.config} is not readable JSON: choose another --workdir") from error
     wanted = with_current_names(json.loads(json.dumps(config)))
-    differences = config_differences(with_current_names(saved) if isinstance(saved, dict) else saved, wanted)
-    if differences:
+    saved = with_current_names(saved) if isinstance(saved, dict) else saved
+    then, now, changed = _flat(saved), _flat(wanted), {}
+    for name in (STEPS, *(f"train.{option}" for option in CHANGEABLE)):
+        before, after = then.get(name), now.get(name)
+        if (
+            before is not None
+            and type(before) is type(after)
+            and (before < after if name == STEPS else before != after)
+        ):
+            changed[name] = before, after
+    differences = config_differences(saved, wanted)
+    if len(differences) > len(changed):
         more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
         # Another process may just have begun, so this one cannot tell that the directory is free.
         free = "" if run.has_progress else "it has kept no step yet; if no process is training it, remove it, or "
@@ -185,6 +217,7 @@ def _check_config(run: RunDirectory, config: dict[str, Any]) -> None:
             f"{run.path} is the directory of another run: {', '.join(differences[:3])}{more}; {free}"
             "choose another --workdir"
         )
+    return changed
 
 
 def config_differences(saved: Any, wanted: Any) -> list[str]:

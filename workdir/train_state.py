@@ -63,7 +63,9 @@ def abstract_state(experiment: Experiment, model: nn.Module, spec: DataSpec) -> 
 
 
 def open_checkpoints(experiment: Experiment, run: RunDirectory) -> CheckpointManager:
-    """Open the run's checkpoints: the newest `train.max_to_keep`, and the best by `train.best_metric`."""
+    """Open the run's checkpoints, of which `train.max_to_keep`, `best_metric` and `keep_every` say what is kept."""
     settings = experiment.config.train
     direction = experiment.metrics.get(settings.best_metric)
-    return CheckpointManager(run.checkpoints, settings.max_to_keep, settings.best_metric, direction)
+    return CheckpointManager(
+        run.checkpoints, settings.max_to_keep, settings.best_metric, direction, settings.keep_every
+    )

@@ -43,10 +43,11 @@ def test_an_old_run_is_found_in_its_directory_and_another_is_refused(config, tmp
     (tmp_path / "config.json").write_text(json.dumps(old_record(config)))
     assert open_run_directory(tmp_path, config_record(config)).path == tmp_path
     other = config_record(config)
-    other["train"]["report"] = False
-    with pytest.raises(RunDirectoryError, match=r"train\.report is true there and false here"):
-        open_run_directory(tmp_path, other)
-    other = config_record(config)
-    other["train"]["max_to_keep"] = 6
-    with pytest.raises(RunDirectoryError, match=r"train\.max_to_keep is 5 there and 6 here"):
+    other["train"] |= {"report": False, "max_to_keep": 6}
+    assert open_run_directory(tmp_path, other).changes(other) == {
+        "train.report": (True, False),
+        "train.max_to_keep": (5, 6),
+    }
+    other["train"]["logits_chunk"] = 32
+    with pytest.raises(RunDirectoryError, match=r"train\.logits_chunk is 64 there and 32 here"):
         open_run_directory(tmp_path, other)

@@ -175,6 +175,17 @@ def cut(path):
         file.write_bytes(file.read_bytes()[:-20])
 
 
+def edited(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def state_of_another(step):
+    without(step / "state")
+    shutil.copytree(step.parent / "2/state", step / "state")
+
+
 def without_marks(step):
     for mark in step.rglob("commit_success.txt"):
         mark.unlink()
@@ -194,7 +205,10 @@ DAMAGE = {
     "record": (lambda step: (step / "_CHECKPOINT_METADATA").write_text("{"), "its _CHECKPOINT_METADATA is damaged"),
     "metrics": (lambda step: (step / "metrics/metrics").write_text("[1]"), "its metrics/metrics is damaged"),
     "cut arrays": (lambda step: cut(step / "state/d"), "cannot be read, it may be damaged"),
-    "cut data": (lambda step: (step / "data/data.json").write_text("{"), "cannot be read, it may be damaged"),
+    "cut data": (lambda step: (step / "data/data.json").write_text("{"), "its data/data.json is damaged"),
+    "another position": (lambda step: edited(step / "data/data.json", "7", "8"), "its data/data.json is damaged"),
+    "another metric": (lambda step: edited(step / "metrics/metrics", "1.0", "0.5"), "is not what was saved"),
+    "other arrays": (lambda step: state_of_another(step), "w is not what was saved"),
     "lost part": (lambda step: without(step / "state/ocdbt.process_0"), "cannot be read, it may be damaged"),
 }  # fmt: skip
 
@@ -233,6 +247,41 @@ def test_what_is_not_whole_is_named_and_passed_over(tmp_path, two_steps, capsys,
         assert float(checkpoints.restore(like)[0]["w"][0]) == 8.0
     assert sorted(path.name for path in directory.iterdir()) == ["2", "7", "7.damaged"]
     assert capsys.readouterr().err == ""
+
+
+def damaged_copies(content, flips):
+    """The content with one bit flipped, at both ends and at places between them; and cut off in three places."""
+    random = np.random.default_rng(len(content))
+    places = {0, len(content) - 1, *random.integers(len(content), size=flips).tolist()}
+    for place in sorted(places):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << int(random.integers(8))
+        yield f"bit flipped at {place}", bytes(flipped)
+    for length in (0, len(content) // 2, len(content) - 1):
+        yield f"cut to {length}", content[:length]
+
+
+@pytest.mark.parametrize("flips", [2, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_flipped_bit_or_a_cut_anywhere_is_noticed_or_harmless(tmp_path, two_steps, flips):
+    """What is restored is what was saved, bit for bit: the damaged checkpoint's, or those of the one before."""
+    directory = tmp_path / "checkpoints"
+    shutil.copytree(two_steps, directory)
+    files = sorted(path for path in (directory / "7").rglob("*") if path.is_file())
+    outcomes = {}
+    for file in files:
+        content = file.read_bytes()
+        for what, damaged in damaged_copies(content, flips):
+            file.write_bytes(damaged)
+            with CheckpointManager(directory, keep=3, best_metric="loss", direction="min") as checkpoints:
+                step, state, data = checkpoints.restore_newest({"w": jnp.zeros(2000)})
+                best = checkpoints.best()
+            where = f"{file.relative_to(directory)}, {what}"
+            np.testing.assert_array_equal(state["w"], np.arange(2000.0) + step, err_msg=where)
+            assert data == {"position": step} and best == (step, 1.0), where
+            outcomes.setdefault(step, []).append(where)
+        file.write_bytes(content)
+    assert outcomes.keys() == {2, 7}
+    assert any("state/ocdbt.process_0/d/" in where for where in outcomes[2])
 
 
 def test_none_that_is_whole_is_not_none(tmp_path):

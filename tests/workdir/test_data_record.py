@@ -12,6 +12,7 @@ from data.config import DataConfig
 from data.loading import load
 from tests.scripts import in_this_process
 from workdir.data_record import check_data_record, keep_data_record
+from workdir.digests import write_digests
 from workdir.run_directory import RunDirectory, RunDirectoryError
 
 
@@ -22,6 +23,7 @@ def run(spelling_run, tmp_path):
     for name in ("config.json", "data.json"):
         file = tmp_path / "run" / name
         file.write_text(file.read_text().replace(str(spelling_run.parent), str(tmp_path)))
+    write_digests(RunDirectory(tmp_path / "run"))
     return tmp_path / "run"
 
 

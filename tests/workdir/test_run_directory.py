@@ -194,6 +194,24 @@ def test_a_directory_without_progress_may_be_removed_and_the_message_says_so(tmp
         open_run_directory(tmp_path, changed(train__steps=9))
 
 
+def test_more_steps_and_what_changes_nothing_learned_may_be_others(tmp_path):
+    old = changed(train={"steps": 100, "log_every": 50, "report": True})
+    new = changed(train={"steps": 400, "log_every": 20, "report": True})
+    run = open_run_directory(tmp_path, old)
+    with run.undo_on_failure(old) as begin:
+        begin()
+    run.write("result.json", {"metrics": {}})
+    assert run.changes(old) == {}
+    assert open_run_directory(tmp_path, new).changes(new) == {"train.steps": (100, 400), "train.log_every": (50, 20)}
+    assert json.loads(run.config.read_text()) == old and run.finished is not None  # until a step is taken
+    with run.undo_on_failure(new) as begin:
+        begin()
+    assert json.loads(run.config.read_text()) == new and run.finished is None
+    assert json.loads((tmp_path / "result_100.json").read_text()) == {"metrics": {}}
+    with pytest.raises(RunDirectoryError, match=r"train\.steps is 400 there and 100 here; "):
+        open_run_directory(tmp_path, old)  # fewer steps would be another run
+
+
 @pytest.mark.parametrize("content", [b"{", b"", b"[1]", b"\xff\xfe"])
 def test_a_damaged_result_is_named(tmp_path, content):
     (tmp_path / "result.json").write_bytes(content)
