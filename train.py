@@ -45,6 +45,29 @@ def train(experiment: Experiment) -> TrainResult:
         closed terminal), 130 for Ctrl-C.
     """
     # Imported here and not above: JAX takes a second, which a list of experiments or a help text should not wait for.
+    from training.sharding import data_mesh
+    from workdir.changed_options import is_longer
+    from workdir.digests import check_digests
+    from workdir.lock import directory_lock
+    from workdir.moved_data import run_record
+    from workdir.result import read_result
+    from workdir.run_directory import RunDirectory, open_run_directory
+
+    mesh = data_mesh()
+    check_options(experiment, mesh)
+    check_digests(RunDirectory(experiment.workdir))
+    record = run_record(experiment)
+    run = open_run_directory(experiment.workdir, record)
+    if not is_longer(run.changes(record)) and (result := read_result(experiment, run)) is not None:
+        steps = experiment.config.train.steps
+        print(f"{experiment.name}: {run.path} holds this run, finished after {steps:,} steps")
+        return result
+    with directory_lock(run.path):
+        return train_and_report(experiment, run, record, mesh)
+
+
+def train_and_report(experiment: Experiment, run: RunDirectory, record: dict[str, Any], mesh: Mesh) -> TrainResult:
+    """Train a run that is not finished, in its open directory, on `mesh`. Raises as `train` does."""
     import jax
 
     from data.spec import spec_of
@@ -54,32 +77,19 @@ def train(experiment: Experiment) -> TrainResult:
     from training.finite import check_finite, with_finite_flags
     from training.log import MetricLogger
     from training.progress import Progress
-    from training.sharding import batch_sharding, data_mesh, device_put, make_global_batch, replicated
+    from training.sharding import batch_sharding, device_put, make_global_batch, replicated
     from training.stop import PreemptionGuard
-    from workdir.changed_options import apply_changes, is_longer
+    from workdir.changed_options import apply_changes
     from workdir.data_record import keep_data_record
     from workdir.data_spec import save_spec
-    from workdir.digests import check_digests, write_digests
+    from workdir.digests import write_digests
     from workdir.init_from import initialize_from, open_source, source_tokenizers
-    from workdir.lock import directory_lock
     from workdir.metric_writer import MetricWriter
-    from workdir.moved_data import run_record
-    from workdir.result import read_result
-    from workdir.run_directory import RunDirectory, open_run_directory
     from workdir.tracking import open_trackers
     from workdir.train_state import build_optimizer, config_hyperparameters, new_state, open_checkpoints
 
     config, settings, name = experiment.config, experiment.config.train, experiment.name
-    mesh = data_mesh()
-    check_options(experiment, mesh)
-    check_digests(RunDirectory(experiment.workdir))
-    record = run_record(experiment)
-    run = open_run_directory(experiment.workdir, record)
     changes = run.changes(record)
-    if not is_longer(changes) and (result := read_result(experiment, run)) is not None:
-        print(f"{name}: {run.path} holds this run, finished after {settings.steps:,} steps")
-        return result
-
     # The data, the model, and the functions that train it.
     clock = time.perf_counter()
     source = None if run.checkpoints.exists() else open_source(experiment)
@@ -96,7 +106,6 @@ def train(experiment: Experiment) -> TrainResult:
     batches = data.blank_batches()  # one of each shape
 
     with (
-        directory_lock(run.path),
         PreemptionGuard() as stop,
         run.undo_on_failure(record) as begin,
         open_checkpoints(experiment, run) as checkpoints,
