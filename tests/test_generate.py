@@ -1,6 +1,7 @@
 """generate.py: as many lines out as in, in their order, and nothing dropped without a word."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from generate import main
 from inference.generation_config import DecodingOptions
 from inference.translator import Translator
 from tests.scripts import ROOT, in_a_process, in_this_process, with_nan_parameters
+from workdir.digests import write_digests
 from workdir.restore import load_run
+from workdir.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -132,6 +135,7 @@ def test_the_model_is_used_without_its_training_data(generate, tmp_path, spellin
     copy = shutil.copytree(spelling_run, tmp_path / "copy")
     config = (copy / "config.json").read_text().replace("tsv:", "tsv:/nowhere")
     (copy / "config.json").write_text(config)
+    write_digests(RunDirectory(copy))
     assert generate(copy, stdin=b"abc").out == "A B C\n"
 
 
@@ -253,8 +257,12 @@ def test_checkpoints(generate, spelling_run):
 )
 def test_what_is_damaged_is_said_in_one_line(generate, tmp_path, spelling_run, damage, code, message):
     copy = shutil.copytree(spelling_run, tmp_path / "copy")
+    (copy / "SHA256SUMS").unlink()  # as of an older version: with it, any damage is told alike
     damage(copy)
     assert message in refused(generate(copy, stdin=b"ab\n"), code)
+    (copy / "data_spec.json").write_text("{}")
+    shutil.copy(spelling_run / "SHA256SUMS", copy)
+    assert re.search(r"(is not as it was written|is missing)", refused(generate(copy, stdin=b"ab\n"), 2))
 
 
 def test_a_checkpoint_that_is_not_whole_is_passed_over(generate, tmp_path, spelling_run):
