@@ -42,7 +42,7 @@ def train(experiment: Experiment) -> TrainResult:
       NonFiniteError: a loss, of training or validation, a gradient or an updated state became NaN or infinite; the
         last checkpoint is finite.
       SystemExit: stopped by a signal, with all finished steps saved. The code is 143 for SIGTERM, 129 for SIGHUP (a
-        closed terminal), 130 for Ctrl-C.
+        closed terminal), 130 for Ctrl-C. A watchdog (`train.watchdog_minutes`) ends the process itself, with 75.
     """
     # Imported here and not above: JAX takes a second, which a list of experiments or a help text should not wait for.
     from training.sharding import data_mesh
@@ -79,6 +79,7 @@ def train_and_report(experiment: Experiment, run: RunDirectory, record: dict[str
     from training.progress import Progress
     from training.sharding import batch_sharding, device_put, make_global_batch, replicated
     from training.stop import PreemptionGuard
+    from training.watchdog import Watchdog
     from workdir.changed_options import apply_changes
     from workdir.data_record import keep_data_record
     from workdir.data_spec import save_spec
@@ -155,7 +156,11 @@ def train_and_report(experiment: Experiment, run: RunDirectory, record: dict[str
         clock = time.perf_counter()
         train_batches = data.train_batches(settings.seed, start, jax.process_index(), jax.process_count())
         trackers = open_trackers(settings.track, run.path, record)
-        with MetricWriter(run.path, start, trackers) as writer, Progress(settings.steps, start) as progress:
+        with (
+            MetricWriter(run.path, start, trackers) as writer,
+            Progress(settings.steps, start) as progress,
+            Watchdog(settings.watchdog_minutes, name, start) as watchdog,
+        ):
             log = MetricLogger(writer, progress, settings.log_every, window)
             for step in range(start, settings.steps + 1):
                 last, validation = step == settings.steps, None
@@ -177,6 +182,7 @@ def train_and_report(experiment: Experiment, run: RunDirectory, record: dict[str
                 batch = make_global_batch(next(train_batches), batch_sharding(mesh))
                 state, metrics = train_step(state, batch)
                 log.add(step + 1, metrics)
+                watchdog.beat(step + 1)
     figures = ", ".join(f"{metric.replace('_', ' ')} {value:.4f}" for metric, value in validation.items())
     print(f"{name}: trained in {time.perf_counter() - clock:.1f} s; {figures} on validation", flush=True)
     return report(experiment, run, data, TrainedModel(model, state.params, data.tokenizers, spec), validation)

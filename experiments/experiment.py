@@ -72,7 +72,9 @@ OLD_NAMES = {
 """(section, option) in configs of runs from before December 2026 -> the option's name today."""
 
 
-NEW_OPTIONS = {"train": {"report": True, "track": "none", "keep_every": 0, "init_from": ""}}
+NEW_OPTIONS = {
+    "train": {"report": True, "track": "none", "keep_every": 0, "init_from": "", "watchdog_minutes": 0.0},
+}
 """section -> options that configs of older runs lack, with the value that says what those runs did."""
 
 

@@ -77,6 +77,8 @@ class TrainConfig:
     """Newest checkpoints that are kept."""
     keep_every: int = 0
     """Steps between checkpoints that are kept for good, a multiple of save_every. 0: none."""
+    watchdog_minutes: float = 0.0
+    """Time without the end of a step after which the process ends with exit code 75. 0: it waits for ever."""
     best_metric: str = "loss"
     """Validation metric by which the best checkpoint is kept besides, of those of steps that were evaluated; the
     experiment declares which way it is better."""
@@ -97,6 +99,7 @@ class TrainConfig:
         _check_integers(self, ("logits_chunk", "keep_every"), "a whole number, 0 or more", lambda x: x >= 0)
         if self.keep_every % self.save_every:
             raise ValueError(f"keep_every must be a multiple of save_every={self.save_every}, got {self.keep_every}")
+        _check_numbers(self, ("watchdog_minutes",), "a number, 0 or more", lambda x: x >= 0)
         _check_numbers(self, ("label_smoothing", "ema"), "a number in [0, 1)", lambda x: 0 <= x < 1)
         if not isinstance(self.init_from, str):
             raise ValueError(f"init_from must be a path, got {self.init_from!r}")

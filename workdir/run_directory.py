@@ -22,6 +22,7 @@ RESULT = "result.json"
 STEPS = "train.steps"
 """The option that may be raised: a run, finished or not, is trained longer."""
 CHANGEABLE = ("log_every", "evaluate_every", "save_every", "max_to_keep", "keep_every", "report", "track")
+CHANGEABLE += ("watchdog_minutes",)
 """Options of training that change nothing that is learned, so that a resumed run may have others."""
 _WRITTEN = ["config.json", "data.json", "data_spec.json", "SHA256SUMS", "metrics.jsonl"]
 _WRITTEN += ["tokenizers", "tensorboard", "wandb", "wandb_id", "checkpoints", "figures"]
